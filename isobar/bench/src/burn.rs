@@ -117,7 +117,7 @@ async fn regulate(
             () = stop.cancelled() => break,
         }
         let now = (Instant::now(), Used::of(std::process::id())?);
-        let used = now.1.rate_since(before.1, (now.0 - before.0).as_secs_f64()).cpu_seconds;
+        let used = now.1.since(before.1).per((now.0 - before.0).as_secs_f64()).cpu_seconds;
         before = now;
         wanted = (wanted + 0.5 * (cpu - used) / cpu.max(0.01) * target).clamp(0.0, 1000.0);
         duty.store(wanted as u64, Ordering::Relaxed);

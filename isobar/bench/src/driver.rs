@@ -146,13 +146,57 @@ impl Run {
     }
 }
 
+/// What a phase has recorded; parts of one phase that was interrupted can be joined.
+#[derive(Debug)]
+pub struct Recorded {
+    recorder: Recorder,
+    time: Duration,
+    connections: usize,
+    rate: Option<f64>,
+    overrun: Option<String>,
+}
+
+impl Recorded {
+    /// Adds a later part of the same phase.
+    pub fn join(&mut self, later: Recorded) {
+        self.recorder.join(later.recorder, self.time.as_secs());
+        self.time += later.time;
+        self.overrun = self.overrun.take().or(later.overrun);
+    }
+
+    /// The results.
+    pub fn finish(self) -> Phase {
+        let mut phase = self.recorder.finish(self.time);
+        phase.connections = self.connections;
+        phase.overrun = self.overrun;
+        phase.rate = self.rate;
+        (phase.pacing, phase.latency_from) = match self.rate {
+            None => {
+                ("closed".into(), "actual start, not corrected for coordinated omission".into())
+            }
+            Some(_) => ("open".into(), "intended start".into()),
+        };
+        phase
+    }
+}
+
 /// Runs one phase. `watch` is called each second of it.
 pub async fn drive<W: Work>(
     work: Arc<W>,
     settings: &Settings,
     stop: &CancellationToken,
-    mut watch: impl FnMut(&Run),
+    watch: impl FnMut(&Run),
 ) -> Result<Phase, DriveError> {
+    Ok(record(work, settings, stop, watch).await?.finish())
+}
+
+/// Runs one phase, or a part of it. `watch` is called each second.
+pub async fn record<W: Work>(
+    work: Arc<W>,
+    settings: &Settings,
+    stop: &CancellationToken,
+    mut watch: impl FnMut(&Run),
+) -> Result<Recorded, DriveError> {
     let mut sessions = Vec::with_capacity(settings.connections);
     for _ in 0..settings.connections {
         sessions.push(work.open().await.map_err(|failure| DriveError::Gone(text(&failure)))?);
@@ -206,16 +250,12 @@ pub async fn drive<W: Work>(
         }
     }
     let recorder = std::mem::take(&mut *run.recorder.lock());
-    let mut phase = recorder.finish(settings.time);
-    phase.connections = settings.connections;
-    phase.overrun = overrun;
-    (phase.pacing, phase.latency_from, phase.rate) = match settings.pace {
-        Pace::Closed => {
-            ("closed".into(), "actual start, not corrected for coordinated omission".into(), None)
-        }
-        Pace::Open { rate, .. } => ("open".into(), "intended start".into(), Some(rate)),
+    let rate = match settings.pace {
+        Pace::Closed => None,
+        Pace::Open { rate, .. } => Some(rate),
     };
-    Ok(phase)
+    let (time, connections) = (settings.time, settings.connections);
+    Ok(Recorded { recorder, time, connections, rate, overrun })
 }
 
 /// Until every worker has ended, or the phase has for too long.

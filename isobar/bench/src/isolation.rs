@@ -16,7 +16,6 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use rand::seq::SliceRandom as _;
 use tokio_util::sync::CancellationToken;
 
 use crate::batch::Query;
@@ -35,8 +34,8 @@ pub(crate) use machine::describe;
 ///
 /// Without --target it starts a playground whose row nodes answer MySQL clients, pins these and the
 /// driver to one half of the processors and columnar nodes, a SQL node for the batch, Spark and the
-/// control to the other, and removes everything at the end. Arms, in an order shuffled anew each
-/// round, at one online rate:
+/// control to the other, and removes everything at the end. Arms, in turns whose order is drawn
+/// each time, at one online rate:
 ///
 ///   alone      no columnar replicas            rows       and a batch that reads the row store
 ///   learners   replicas follow the load        columns    and the same batch on replicas, by SQL
@@ -93,14 +92,17 @@ pub struct Args {
     #[arg(long, default_value_t = 0.5, value_name = "PART")]
     pub load: f64,
     /// Seconds of load before each measured part
-    #[arg(long, default_value_t = 3.0, value_name = "S")]
+    #[arg(long, default_value_t = 1.0, value_name = "S")]
     pub warmup: f64,
-    /// Seconds of each arm at the rate (open loop: latency)
+    /// Seconds of each arm in each round at the rate (open loop: latency)
     #[arg(long, default_value_t = 12.0, value_name = "S")]
     pub time: f64,
-    /// Seconds of each arm in a closed loop (throughput)
-    #[arg(long, default_value_t = 6.0, value_name = "S")]
+    /// Seconds of each arm in each round in a closed loop (throughput)
+    #[arg(long, default_value_t = 4.0, value_name = "S")]
     pub throughput_time: f64,
+    /// Turns in which an arm has these seconds: the shorter they are, the less does it matter what the machine does meanwhile
+    #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub turns: u32,
     /// Exactly so many rounds
     #[arg(long, value_name = "N")]
     pub rounds: Option<usize>,
@@ -295,15 +297,10 @@ async fn rounds(
         if stop.is_cancelled() {
             bail!("interrupted");
         }
-        let mut order = args.arms();
-        order.shuffle(&mut random);
-        for arm in order {
-            note(&format!("round {round} of at most {most}: {}", arm.name()));
-            let sample = bench
-                .sample(arm, round, clock)
-                .await
-                .with_context(|| format!("round {round}, {}", arm.name()))?;
-            note(&format!("  {}", judge::line(&sample)));
+        note(&format!("round {round} of at most {most}"));
+        let of_round = bench.round(&args.arms(), round, clock, &mut random).await;
+        for sample in of_round.with_context(|| format!("round {round}"))? {
+            note(&format!("  {}: {}", sample.arm.name(), judge::line(&sample)));
             samples.push(sample);
         }
         let found = judge::differences(args, &samples);

@@ -121,6 +121,12 @@ impl Latencies {
         self.0.saturating_record(u64::try_from(latency.as_micros()).unwrap_or(u64::MAX).max(1));
     }
 
+    /// Adds others.
+    fn add(&mut self, others: &Latencies) {
+        // Both have the same bounds, so that nothing is refused.
+        _ = self.0.add(&others.0);
+    }
+
     /// How many there are.
     pub fn len(&self) -> u64 {
         self.0.len()
@@ -209,6 +215,26 @@ impl Recorder {
         self.within += 1;
     }
 
+    /// Adds what was gathered in another measured part, as if it had begun so many whole seconds later.
+    pub fn join(&mut self, other: Recorder, later: u64) {
+        self.turn_to(later);
+        let mut other = other;
+        other.turn_to(other.at + 1);
+        self.all.add(&other.all);
+        for (kind, latencies) in other.kinds {
+            self.kinds.entry(kind).or_default().add(&latencies);
+        }
+        for (sums, more) in [(&mut self.errors, other.errors), (&mut self.retries, other.retries)] {
+            for (code, count) in more {
+                *sums.entry(code).or_default() += count;
+            }
+        }
+        self.rolled_back += other.rolled_back;
+        self.within += other.within;
+        self.done.extend(other.done.into_iter().map(|s| Second { at: s.at + later, ..s }));
+        self.at = self.at.max(later + other.at);
+    }
+
     /// An attempt that is repeated.
     pub fn retried(&mut self, code: &str) {
         *self.retries.entry(code.to_owned()).or_default() += 1;
@@ -277,6 +303,25 @@ mod tests {
             assert!((quantile - expected).abs() / expected < 0.002, "{quantile} for {expected}");
         }
         assert!((found.mean - 500.5).abs() < 1.0 && (found.max - 1000.0).abs() < 1.0);
+    }
+
+    #[test]
+    fn parts_are_joined_one_behind_the_other() {
+        let (mut first, mut second) = (Recorder::default(), Recorder::default());
+        let ms = Duration::from_millis;
+        first.record("a", ms(5), ms(100), true, Ending::Done);
+        first.record("a", ms(6), ms(1_900), true, Ending::Done);
+        second.record("b", ms(50), ms(1_100), true, Ending::Done);
+        second.record("b", ms(1), ms(1_200), true, Ending::Failed("1062".to_owned()));
+        second.retried("1213");
+        first.join(second, 2);
+        let phase = first.finish(Duration::from_secs(4));
+        assert_eq!((phase.transactions, phase.error_count(), phase.retry_count()), (3, 1, 1));
+        assert_eq!((phase.kinds["a"].transactions, phase.kinds["b"].transactions), (2, 1));
+        assert!(phase.latency_ms.max > 49.0);
+        let seconds: Vec<(u64, u64, u64)> =
+            phase.series.iter().map(|s| (s.at, s.transactions, s.errors)).collect();
+        assert_eq!(seconds[..4], [(0, 1, 0), (1, 1, 0), (2, 0, 0), (3, 1, 1)]);
     }
 
     #[test]

@@ -20,7 +20,7 @@ use crate::workload::{Name, SqlWork, Workload, oltp, own, tpcc};
 /// A workload and its size.
 #[derive(clap::Args, Clone, Debug)]
 pub struct WorkloadArgs {
-    /// point-select, read-only, write-only, read-write, tpcc, or a .toml file of statements
+    /// point-select, single-row, read-only, write-only, read-write, tpcc, or a .toml file of statements
     #[arg(long, default_value = "read-write", value_name = "NAME|FILE")]
     pub workload: Name,
     /// Tables of a sysbench-like mix

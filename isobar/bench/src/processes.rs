@@ -20,14 +20,30 @@ pub struct Used {
 }
 
 impl Used {
-    /// What came since, per second.
-    pub fn rate_since(self, before: Used, seconds: f64) -> Used {
-        let per = |now: f64, then: f64| ((now - then) / seconds.max(1e-9)).max(0.0);
+    /// What came since.
+    pub fn since(self, before: Used) -> Used {
         Used {
-            cpu_seconds: per(self.cpu_seconds, before.cpu_seconds),
-            written_bytes: per(self.written_bytes, before.written_bytes),
-            writes: per(self.writes, before.writes),
+            cpu_seconds: (self.cpu_seconds - before.cpu_seconds).max(0.0),
+            written_bytes: (self.written_bytes - before.written_bytes).max(0.0),
+            writes: (self.writes - before.writes).max(0.0),
         }
+    }
+
+    /// Per second of so many.
+    pub fn per(self, seconds: f64) -> Used {
+        let per = |what: f64| what / seconds.max(1e-9);
+        Used {
+            cpu_seconds: per(self.cpu_seconds),
+            written_bytes: per(self.written_bytes),
+            writes: per(self.writes),
+        }
+    }
+
+    /// Adds what another process, or a later time, has used.
+    pub fn add(&mut self, more: Used) {
+        self.cpu_seconds += more.cpu_seconds;
+        self.written_bytes += more.written_bytes;
+        self.writes += more.writes;
     }
 
     /// Of a process; children are not counted.
@@ -130,7 +146,7 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(!runs(child.id()));
-        let rate = after.rate_since(before, started.elapsed().as_secs_f64());
+        let rate = after.since(before).per(started.elapsed().as_secs_f64());
         assert!(rate.cpu_seconds > 0.0 && rate.cpu_seconds <= 1.1, "{rate:?}");
         assert!(Used::of(child.id()).is_err(), "it is gone");
     }

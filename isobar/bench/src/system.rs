@@ -25,6 +25,15 @@ pub fn terminate(pid: u32) {
     }
 }
 
+/// Stops the processes of a group where they are, or lets them go on.
+pub fn hold(group: u32, held: bool) {
+    if let Ok(group) = libc::pid_t::try_from(group) {
+        let signal = if held { libc::SIGSTOP } else { libc::SIGCONT };
+        // SAFETY: kill takes two integers by value.
+        unsafe { libc::kill(-group, signal) };
+    }
+}
+
 /// Ends a process at once, as a crash would; one that has ended already is as wanted.
 pub fn kill(pid: u32) {
     if let Ok(pid) = libc::pid_t::try_from(pid) {

@@ -43,8 +43,8 @@ impl FromStr for Name {
             "tpcc" => Ok(Name::Tpcc),
             _ if text.ends_with(".toml") => Ok(Name::File(text.into())),
             _ => Err(format!(
-                "{text:?} is no workload: write point-select, read-only, write-only, read-write, tpcc, or the name of \
-                 a .toml file"
+                "{text:?} is no workload: write point-select, single-row, read-only, write-only, read-write, tpcc, \
+                 or the name of a .toml file"
             )),
         }
     }

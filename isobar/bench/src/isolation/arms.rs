@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use parking_lot::Mutex;
+use rand::seq::SliceRandom as _;
 use tokio::process::Command;
 use tokio_util::sync::CancellationToken;
 
@@ -14,10 +15,11 @@ use super::cluster::Cluster;
 use super::companion::Companion;
 use crate::batch::{Engine, Kind, Query};
 use crate::burn::Size;
-use crate::driver::{Arrivals, Pace, Settings, drive};
+use crate::driver::{Arrivals, Pace, Recorded, Settings, drive, record};
 use crate::latency::{Latencies, Phase};
 use crate::output;
 use crate::processes::{self, Named, Used};
+use crate::random::{self, Random};
 use crate::report::{Arm, Sample, Timeline, is_batch_side};
 use crate::workload::{SqlWork, Workload, oltp};
 
@@ -103,15 +105,9 @@ impl Bench {
         }
     }
 
-    async fn phase(&self, pace: Pace, time: f64, draws: u64, label: &str) -> Result<Phase> {
+    async fn phase(&self, pace: Pace, time: f64, draws: u64, label: &str) -> Result<Recorded> {
         let settings = self.settings(pace, time, draws);
-        let phase =
-            drive(self.work.clone(), &settings, &self.stop, output::progress(label)).await?;
-        // One that ended late has a latency, and one that started early was completed.
-        if phase.latency_ms.max == 0.0 && phase.transactions == 0 {
-            bail!("no transaction ended well; errors: {:?}", phase.errors);
-        }
-        Ok(phase)
+        Ok(record(self.work.clone(), &settings, &self.stop, output::progress(label)).await?)
     }
 
     /// Throughput without learners, from which the rate follows.
@@ -120,6 +116,7 @@ impl Bench {
         self.attach(false).await?;
         let time = self.args.throughput_time.max(5.0);
         let phase = self.phase(Pace::Closed, time, 0, "capacity").await.context("the capacity")?;
+        let phase = finished(phase)?;
         self.rate = phase.tps * self.args.load;
         Ok(phase.tps)
     }
@@ -128,11 +125,9 @@ impl Bench {
     pub async fn size_control(&mut self) -> Result<()> {
         output::note("measuring what a batch on columns uses, for the control …");
         let clock = Instant::now();
-        for arm in [Arm::Learners, Arm::Columns] {
-            self.sample(arm, 0, clock)
-                .await
-                .with_context(|| format!("sizing the control: {}", arm.name()))?;
-        }
+        self.round(&[Arm::Learners, Arm::Columns], 0, clock, &mut random::stream(0, 0))
+            .await
+            .context("sizing the control")?;
         let size = self.control();
         output::note(&format!(
             "the control: {:.2} processors, {:.0} MB/s in memory, {:.1} MB/s written",
@@ -172,25 +167,82 @@ impl Bench {
         Ok(())
     }
 
-    /// Runs one arm of one round.
-    pub async fn sample(&mut self, arm: Arm, round: usize, clock: Instant) -> Result<Sample> {
-        self.attach(arm.has_learners()).await?;
-        let companion = self.companion(arm).await?;
-        // The same for all arms of a round, whose bursts are then no difference between them (common random numbers, as in
-        // simulation), and others in each round.
-        let draws = round as u64 * 2;
+    /// Runs one round: arms with replicas take turns, so that each meets what the machine does; without replicas, one after
+    /// or before them.
+    pub async fn round(
+        &mut self,
+        arms: &[Arm],
+        round: usize,
+        clock: Instant,
+        random: &mut Random,
+    ) -> Result<Vec<Sample>> {
+        let (with, without): (Vec<Arm>, Vec<Arm>) = arms.iter().partition(|arm| arm.has_learners());
+        let mut groups = [with, without];
+        groups.shuffle(random);
+        let mut samples = Vec::new();
+        for group in groups.iter().filter(|group| !group.is_empty()) {
+            samples.extend(self.take_turns(group, round, clock, random).await?);
+        }
+        Ok(samples)
+    }
+
+    /// Arms that have the same replicas, in turns whose order is drawn.
+    async fn take_turns(
+        &mut self,
+        arms: &[Arm],
+        round: usize,
+        clock: Instant,
+        random: &mut Random,
+    ) -> Result<Vec<Sample>> {
+        self.attach(arms.iter().any(|arm| arm.has_learners())).await?;
+        let mut parts = Vec::new();
+        for arm in arms {
+            let mut companion = self.companion(*arm).await?;
+            companion.iter_mut().for_each(Companion::hold);
+            parts.push(Part::new(*arm, companion));
+        }
         let started = clock.elapsed().as_secs_f64();
-        let nodes = self.watched(companion.as_ref());
+        for turn in 0..self.args.turns {
+            // The same for all arms of a turn, whose bursts are then no difference between them (common random numbers,
+            // as in simulation), and others in each turn.
+            let draws = (round as u64 * u64::from(self.args.turns) + u64::from(turn)) * 2;
+            parts.shuffle(random);
+            for part in &mut parts {
+                self.turn(part, draws).await.with_context(|| part.arm.name())?;
+            }
+        }
+        let mut samples = Vec::new();
+        for part in parts {
+            samples.push(self.sample(part, round, started).await?);
+        }
+        Ok(samples)
+    }
+
+    /// One turn of an arm.
+    async fn turn(&mut self, part: &mut Part, draws: u64) -> Result<()> {
+        let label = part.arm.name();
+        let turns = f64::from(self.args.turns);
+        part.companion.iter_mut().for_each(Companion::go_on);
+        let nodes = self.watched(part.companion.as_ref());
         let before = (Instant::now(), processes::read_all(&nodes));
         let lag = Lag::watch(self.cluster.online.clone(), self.database_lag());
-        let open = self.open(self.args.time);
-        let open = self.phase(open, self.args.time, draws, arm.name()).await;
-        let lag = lag.stop().await;
-        let after = (Instant::now(), processes::read_all(&self.watched(companion.as_ref())));
-        let used = self.used(&before.1, &after.1, (after.0 - before.0).as_secs_f64());
-        let open = open?;
-        let time = self.args.throughput_time;
-        let closed = self.phase(Pace::Closed, time, draws + 1, arm.name()).await?;
+        let time = self.args.time / turns;
+        let open = self.phase(self.open(time), time, draws, label).await;
+        part.lag.extend(lag.stop().await);
+        let after = processes::read_all(&self.watched(part.companion.as_ref()));
+        let seconds = before.0.elapsed().as_secs_f64();
+        self.add_used(part, &before.1, &after);
+        part.seconds += seconds;
+        join(&mut part.open, open?);
+        let time = self.args.throughput_time / turns;
+        join(&mut part.closed, self.phase(Pace::Closed, time, draws + 1, label).await?);
+        part.companion.iter_mut().for_each(Companion::hold);
+        Ok(())
+    }
+
+    /// What an arm has seen in all its turns of a round.
+    async fn sample(&mut self, part: Part, round: usize, started: f64) -> Result<Sample> {
+        let Part { arm, companion, open, closed, used, seconds, lag } = part;
         let batch = match companion {
             Some(companion) => Some(companion.stop().await),
             None => None,
@@ -198,19 +250,20 @@ impl Bench {
         if let Some(error) = batch.as_ref().and_then(|batch| batch.first_error.clone()) {
             self.events.push(format!("round {round}, {}: {error}", arm.name()));
         }
+        let rates = used.into_iter().map(|(name, used)| (name, used.per(seconds)));
+        let used: BTreeMap<String, Used> = rates.collect();
         self.learn(arm, &used, batch.as_ref().and_then(|batch| batch.traffic()));
         let cpu = used.iter().map(|(name, used)| (name.clone(), used.cpu_seconds)).collect();
         let written_mb =
             used.iter().map(|(name, used)| (name.clone(), used.written_bytes / 1e6)).collect();
-        let batch = batch.map(|batch| batch.result).filter(|_| arm != Arm::Control);
         Ok(Sample {
             arm,
             round,
             started,
-            open,
-            closed,
-            lag_ms: lag.quantiles,
-            batch,
+            open: finished(open.context("no turn")?).with_context(|| arm.name())?,
+            closed: finished(closed.context("no turn")?).with_context(|| arm.name())?,
+            lag_ms: quantiles(&lag),
+            batch: batch.map(|batch| batch.result).filter(|_| arm != Arm::Control),
             cpu,
             written_mb,
         })
@@ -247,31 +300,25 @@ impl Bench {
         named
     }
 
-    /// What each process used; one that was started again meanwhile is reported and left out.
-    fn used(
+    /// Adds what each process used; one that was started again meanwhile is reported and left out.
+    fn add_used(
         &mut self,
+        part: &mut Part,
         before: &BTreeMap<String, (u32, Used)>,
         after: &BTreeMap<String, (u32, Used)>,
-        seconds: f64,
-    ) -> BTreeMap<String, Used> {
-        let mut rates: BTreeMap<String, Used> = BTreeMap::new();
+    ) {
         for (name, (pid, used)) in before {
             match after.get(name) {
                 Some((same, now)) if same == pid => {
                     // A batch may be several processes; they count as one.
                     let name = if name.starts_with("batch") { "batch" } else { name };
-                    let rate = now.rate_since(*used, seconds);
-                    let sum = rates.entry(name.to_owned()).or_default();
-                    sum.cpu_seconds += rate.cpu_seconds;
-                    sum.written_bytes += rate.written_bytes;
-                    sum.writes += rate.writes;
+                    part.used.entry(name.to_owned()).or_default().add(now.since(*used));
                 }
                 _ => self
                     .events
                     .push(format!("{name} ended or was started again while it was measured")),
             }
         }
-        rates
     }
 
     /// Starts what an arm runs beside the online load, and waits until it is warm.
@@ -432,9 +479,53 @@ impl Bench {
         let at = |(time, lag): &(Instant, f64)| {
             time.checked_duration_since(begin).map(|since| [since.as_secs_f64(), *lag])
         };
-        let lag = lag.samples.iter().filter_map(at).collect();
+        let lag = lag.iter().filter_map(at).collect();
         Ok(Timeline { arm, series: phase?.series, batch: batch?, lag })
     }
+}
+
+/// An arm in the turns of one round.
+struct Part {
+    arm: Arm,
+    companion: Option<Companion>,
+    open: Option<Recorded>,
+    closed: Option<Recorded>,
+    used: BTreeMap<String, Used>,
+    /// How long that was counted.
+    seconds: f64,
+    lag: Vec<(Instant, f64)>,
+}
+
+impl Part {
+    fn new(arm: Arm, companion: Option<Companion>) -> Self {
+        let (used, lag) = (BTreeMap::new(), Vec::new());
+        Part { arm, companion, open: None, closed: None, used, seconds: 0.0, lag }
+    }
+}
+
+fn join(whole: &mut Option<Recorded>, part: Recorded) {
+    match whole {
+        Some(whole) => whole.join(part),
+        None => *whole = Some(part),
+    }
+}
+
+fn finished(recorded: Recorded) -> Result<Phase> {
+    let phase = recorded.finish();
+    // One that ended late has a latency, and one that started early was completed.
+    if phase.latency_ms.max == 0.0 && phase.transactions == 0 {
+        bail!("no transaction ended well; errors: {:?}", phase.errors);
+    }
+    Ok(phase)
+}
+
+/// Median and 99th percentile, ms.
+fn quantiles(lags: &[(Instant, f64)]) -> Option<[f64; 2]> {
+    let mut latencies = Latencies::default();
+    for (_, lag) in lags {
+        latencies.record(Duration::from_secs_f64(lag / 1_000.0));
+    }
+    (!lags.is_empty()).then(|| [latencies.quantile(0.5), latencies.quantile(0.99)])
 }
 
 /// Looks at replica lag now and then, from a connection of its own.
@@ -442,12 +533,6 @@ struct Lag {
     task: tokio::task::JoinHandle<()>,
     end: CancellationToken,
     samples: Arc<Mutex<Vec<(Instant, f64)>>>,
-}
-
-/// What was seen.
-struct LagSeen {
-    quantiles: Option<[f64; 2]>,
-    samples: Vec<(Instant, f64)>,
 }
 
 impl Lag {
@@ -471,19 +556,12 @@ impl Lag {
         Lag { task, end, samples }
     }
 
-    async fn stop(self) -> LagSeen {
+    async fn stop(self) -> Vec<(Instant, f64)> {
         self.end.cancel();
         // It may hang in a query of a server that is gone.
         if tokio::time::timeout(Duration::from_secs(5), self.task).await.is_err() {
             output::note("the lag could not be asked for in time");
         }
-        let samples = std::mem::take(&mut *self.samples.lock());
-        let mut latencies = Latencies::default();
-        for (_, lag) in &samples {
-            latencies.record(Duration::from_secs_f64(lag / 1_000.0));
-        }
-        let quantiles =
-            (!samples.is_empty()).then(|| [latencies.quantile(0.5), latencies.quantile(0.99)]);
-        LagSeen { quantiles, samples }
+        std::mem::take(&mut *self.samples.lock())
     }
 }

@@ -1,10 +1,12 @@
-//! What runs beside the online load: a batch by SQL, a batch by Spark, or the control, as a process of its own.
+//! What runs beside the online load: a batch by SQL, a batch by Spark, or the control, as a process of its own, which can be
+//! held and let go on.
 //!
-//! It reports in lines of JSON, ends when its standard input does, and never outlives this process.
+//! It reports in lines of JSON, ends when its standard input does, and never outlives this process: the kernel lets one that
+//! is held go on, with a hang-up, when this process is gone.
 
 use std::process::Stdio;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use parking_lot::Mutex;
@@ -14,6 +16,7 @@ use tokio::sync::Notify;
 
 use crate::batch::Event;
 use crate::report::BatchResult;
+use crate::system;
 
 /// How long it may take to stop.
 const STOP: Duration = Duration::from_secs(20);
@@ -27,6 +30,8 @@ pub struct Companion {
     input: Option<ChildStdin>,
     pid: u32,
     received: Arc<Received>,
+    /// When it was held, in milliseconds since 1970; the last one lasts.
+    held: Vec<[u64; 2]>,
 }
 
 #[derive(Default)]
@@ -77,7 +82,7 @@ impl Companion {
                 }
             });
         }
-        Ok(Companion { child, input, pid, received })
+        Ok(Companion { child, input, pid, received, held: Vec::new() })
     }
 
     /// Its process.
@@ -108,6 +113,20 @@ impl Companion {
         })
     }
 
+    /// Stops it where it is.
+    pub fn hold(&mut self) {
+        system::hold(self.pid, true);
+        self.held.push([now_ms(), u64::MAX]);
+    }
+
+    /// Lets it go on.
+    pub fn go_on(&mut self) {
+        if let Some(held) = self.held.last_mut().filter(|held| held[1] == u64::MAX) {
+            held[1] = now_ms();
+        }
+        system::hold(self.pid, false);
+    }
+
     /// What it said on standard error and of failed queries, at the end.
     fn complaints(&self) -> String {
         let mut lines = self.received.complaints.lock().clone();
@@ -121,11 +140,12 @@ impl Companion {
 
     /// Stops it, and returns what it did.
     pub async fn stop(mut self) -> Done {
+        self.go_on();
         drop(self.input.take());
         if tokio::time::timeout(STOP, self.child.wait()).await.is_err() {
             let _ = self.child.kill().await;
         }
-        summarize(&self.received.events.lock())
+        summarize(&self.received.events.lock(), &self.held)
     }
 }
 
@@ -150,8 +170,21 @@ impl Done {
     }
 }
 
-/// Rows per second of each kind, over the time that its queries took.
-fn summarize(events: &[Event]) -> Done {
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Seconds that a query took, without those in which it was held.
+fn spent(seconds: f64, end_ms: u64, held: &[[u64; 2]]) -> f64 {
+    let begin_ms = end_ms.saturating_sub((seconds * 1e3) as u64);
+    let within = |[from, to]: &[u64; 2]| (*to).min(end_ms).saturating_sub((*from).max(begin_ms));
+    let held: u64 = held.iter().map(within).sum();
+    (seconds - held as f64 / 1e3).max(0.0)
+}
+
+/// Rows per second of each kind, over the time that its queries took and it was not held.
+fn summarize(events: &[Event], held: &[[u64; 2]]) -> Done {
     let mut done = Done::default();
     let mut result = BatchResult::default();
     let mut sums = std::collections::BTreeMap::<&str, (u64, f64)>::new();
@@ -162,7 +195,8 @@ fn summarize(events: &[Event]) -> Done {
                 result.errors += 1;
                 result.first_error.get_or_insert_with(|| text.clone());
             }
-            Event::Query { kind, rows, seconds, bytes, .. } => {
+            Event::Query { kind, rows, seconds, bytes, end_ms } => {
+                let seconds = spent(*seconds, *end_ms, held);
                 if *bytes > 0 {
                     done.came = (done.came.0 + bytes, done.came.1 + rows);
                 }
@@ -206,6 +240,49 @@ mod tests {
         assert_eq!((result.queries, result.rows_per_second["scan"]), (2, 100.0));
         assert_eq!(result.queries_per_second, 2.0);
         assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists(), "it is gone");
+    }
+
+    /// The state that the kernel shows: T for one that is held.
+    fn state(pid: u32) -> Option<String> {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let (_, rest) = stat.rsplit_once(')')?;
+        rest.split_whitespace().next().map(str::to_owned)
+    }
+
+    async fn until(pid: u32, held: bool) {
+        let end = std::time::Instant::now() + Duration::from_secs(10);
+        while (state(pid).as_deref() == Some("T")) != held {
+            assert!(std::time::Instant::now() < end, "held: {held}");
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn one_that_is_held_goes_on_and_ends() {
+        let mut companion = shell("echo '{\"event\":\"ready\"}'; while :; do :; done");
+        companion.ready(Duration::from_secs(10)).await.unwrap();
+        let pid = companion.pid();
+        companion.hold();
+        until(pid, true).await;
+        companion.go_on();
+        until(pid, false).await;
+        companion.hold();
+        until(pid, true).await;
+        drop(companion);
+        let mut companion = shell("echo '{\"event\":\"ready\"}'; cat");
+        companion.ready(Duration::from_secs(10)).await.unwrap();
+        let pid = companion.pid();
+        companion.hold();
+        until(pid, true).await;
+        companion.stop().await;
+        assert_eq!(state(pid), None, "it has ended though it was held");
+    }
+
+    #[test]
+    fn queries_are_not_charged_for_being_held() {
+        assert_eq!(spent(2.0, 10_000, &[]), 2.0);
+        assert_eq!(spent(2.0, 10_000, &[[0, 8_500], [9_000, 9_250], [9_900, u64::MAX]]), 1.15);
+        assert_eq!(spent(2.0, 10_000, &[[0, 7_000], [11_000, u64::MAX]]), 2.0);
     }
 
     #[tokio::test]

@@ -46,8 +46,8 @@ pub fn settings(args: &Args, workload: &Workload) -> BTreeMap<String, String> {
         (
             "each arm of each round".to_owned(),
             format!(
-                "{} s warm-up, {} s open loop, {} s warm-up, {} s closed loop",
-                args.warmup, args.time, args.warmup, args.throughput_time
+                "{} s of an open loop and {} s of a closed one in {} turns, each part behind {} s of warm-up",
+                args.time, args.throughput_time, args.turns, args.warmup
             ),
         ),
         ("arrivals".to_owned(), "Poisson; latency from the intended start".to_owned()),

@@ -17,12 +17,16 @@ use crate::target::Target;
 const POINTS: usize = 10;
 /// Rows of a range.
 const RANGE: u64 = 100;
+/// One transaction in so many changes a row, where one row is read or changed.
+const UPDATE_IN: u64 = 5;
 
 /// Which statements a transaction has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mix {
     /// One point read, without a transaction.
     PointSelect,
+    /// One point read, or the update of one row by its key in one of five; each without a transaction around it.
+    SingleRow,
     /// Ten point reads and four ranges.
     ReadOnly,
     /// Two updates, a delete and an insert.
@@ -33,12 +37,14 @@ pub enum Mix {
 
 impl Mix {
     /// All of them.
-    pub const ALL: [Mix; 4] = [Mix::PointSelect, Mix::ReadOnly, Mix::WriteOnly, Mix::ReadWrite];
+    pub const ALL: [Mix; 5] =
+        [Mix::PointSelect, Mix::SingleRow, Mix::ReadOnly, Mix::WriteOnly, Mix::ReadWrite];
 
     /// As on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Mix::PointSelect => "point-select",
+            Mix::SingleRow => "single-row",
             Mix::ReadOnly => "read-only",
             Mix::WriteOnly => "write-only",
             Mix::ReadWrite => "read-write",
@@ -98,8 +104,12 @@ impl Oltp {
     pub fn draw(&self, random: &mut Random) -> Plan {
         let mut statements = Vec::with_capacity(POINTS + 8);
         let mix = self.mix;
-        if mix == Mix::PointSelect {
-            self.point(random, &mut statements);
+        match mix {
+            Mix::SingleRow if random.random_range(0..UPDATE_IN) == 0 => {
+                self.update(random, &mut statements);
+            }
+            Mix::PointSelect | Mix::SingleRow => self.point(random, &mut statements),
+            Mix::ReadOnly | Mix::WriteOnly | Mix::ReadWrite => {}
         }
         if matches!(mix, Mix::ReadOnly | Mix::ReadWrite) {
             for _ in 0..POINTS {
@@ -112,7 +122,8 @@ impl Oltp {
         if matches!(mix, Mix::WriteOnly | Mix::ReadWrite) {
             self.writes(random, &mut statements);
         }
-        Plan::List { kind: mix.name(), wrapped: mix != Mix::PointSelect, statements }
+        let wrapped = !matches!(mix, Mix::PointSelect | Mix::SingleRow);
+        Plan::List { kind: mix.name(), wrapped, statements }
     }
 
     fn texts(&self, random: &mut Random) -> &Texts {
@@ -130,12 +141,16 @@ impl Oltp {
         statements.push((self.texts(random).ranges[range].clone(), parameters));
     }
 
-    fn writes(&self, random: &mut Random, statements: &mut Vec<Statement>) {
-        let id = self.ids.next(random);
-        statements.push((self.texts(random).update_index.clone(), vec![id.into()]));
+    fn update(&self, random: &mut Random, statements: &mut Vec<Statement>) {
         let id = self.ids.next(random);
         let c = digits(random, 10);
         statements.push((self.texts(random).update_other.clone(), vec![c.into(), id.into()]));
+    }
+
+    fn writes(&self, random: &mut Random, statements: &mut Vec<Statement>) {
+        let id = self.ids.next(random);
+        statements.push((self.texts(random).update_index.clone(), vec![id.into()]));
+        self.update(random, statements);
         let id = self.ids.next(random);
         let k = random.random_range(1..=self.rows);
         let (c, pad) = (digits(random, 10), digits(random, 5));
@@ -243,6 +258,21 @@ mod tests {
         assert_eq!(shape(Mix::ReadOnly), (true, reads.iter().map(|s| (*s).to_owned()).collect()));
         assert_eq!(shape(Mix::WriteOnly), (true, writes.map(str::to_owned).to_vec()));
         assert_eq!(shape(Mix::ReadWrite).1, [&reads[..], &writes[..]].concat());
+    }
+
+    #[test]
+    fn one_row_is_read_or_changed() {
+        let oltp = Oltp::new(Mix::SingleRow, 3, 1_000, Skew::Uniform);
+        let mut random = stream(3, 1);
+        let updates = (0..1_000).filter(|_| {
+            let Plan::List { wrapped, statements, .. } = oltp.draw(&mut random) else {
+                unreachable!()
+            };
+            let [(text, _)] = &statements[..] else { unreachable!("{statements:?}") };
+            assert!(!wrapped && text.ends_with("WHERE id = ?"), "{text}");
+            text.starts_with("UPDATE")
+        });
+        assert!((150..250).contains(&updates.count()));
     }
 
     #[test]
