@@ -76,7 +76,7 @@ isolation: release jar venv ## Measure what batch load does to online latency, h
 .PHONY: isolation-short
 isolation-short: ready ## The same in some minutes, with the ordinary binary, for CI: a page with every arm, no limits
 	PATH=$(VENV)/bin:$$PATH $(ISOBAR) $(BENCH_ISOLATION) --rounds 3 --tables 2 --rows 20000 --threads 4 \
-		--warmup 1 --time 5 --throughput-time 3 --timeline 12 $(ISOLATION)
+		--warmup 1 --time 5 --throughput-time 3 --turns 2 --timeline 12 $(ISOLATION)
 
 .PHONY: sysbench
 sysbench: release ## Measure sysbench's mixes here, at 1 and 3 row replicas, beside MariaDB

@@ -25,7 +25,7 @@ const LOOK: Duration = Duration::from_secs(2);
 /// Looks in a row that found nothing, each of which has asked the other side, after which the connection is given up.
 const SILENT_LOOKS: u32 = 3;
 /// After how long it is looked again whether a node that took none takes frames.
-const FRAMES_AGAIN: Duration = Duration::from_secs(60);
+const FRAMES_AGAIN: Duration = Duration::from_secs(10);
 
 /// The way to one node.
 pub(crate) struct Line {

@@ -18,7 +18,8 @@ use tokio_util::sync::CancellationToken;
 pub use schedule::Arrivals;
 use schedule::Queue;
 
-use crate::latency::{Ending, Phase, Recorder, Second};
+use crate::hiccups::{self, Meter, Span};
+use crate::latency::{Ending, Phase, Recorder, Second, SteadyRecorder};
 use crate::random::{Random, stream};
 
 /// Attempts of one transaction.
@@ -96,6 +97,8 @@ pub struct Settings {
     pub seed: u64,
     /// A transaction that takes longer is an error, and its connection is closed.
     pub transaction_timeout: Duration,
+    /// Tells apart what met a hiccup of the machine, if that is watched.
+    pub meter: Option<Arc<Meter>>,
 }
 
 /// A phase without measurements.
@@ -115,6 +118,8 @@ pub enum DriveError {
 /// A run's clock and what it has seen so far.
 pub struct Run {
     recorder: Mutex<Recorder>,
+    /// When transactions that ended well were meant to start and did end, where the machine is watched.
+    spans: Option<Mutex<Vec<Span>>>,
     /// When the measured part begins and ends.
     begin: Instant,
     end: Instant,
@@ -124,6 +129,17 @@ impl Run {
     /// The last whole second.
     pub fn last_second(&self) -> Option<Second> {
         self.recorder.lock().last_second()
+    }
+
+    /// What met no hiccup of the machine.
+    fn steady(&self, meter: &Meter) -> SteadyRecorder {
+        let mut steady = SteadyRecorder::default();
+        let slow = meter.between(self.begin, Instant::now());
+        for [from, to] in self.spans.iter().flat_map(|spans| std::mem::take(&mut *spans.lock())) {
+            steady.record(to - from, hiccups::meets(&slow, from, to));
+        }
+        meter.between(self.begin, self.end).iter().for_each(|[from, to]| steady.slow(*to - *from));
+        steady
     }
 
     fn counts(&self, intended: Instant) -> bool {
@@ -141,6 +157,9 @@ impl Run {
             }
             return;
         }
+        if let (Some(spans), Ending::Done | Ending::RolledBack) = (&self.spans, &ending) {
+            spans.lock().push([intended, now]);
+        }
         let since = now.saturating_duration_since(self.begin);
         self.recorder.lock().record(kind, now - intended, since, now < self.end, ending);
     }
@@ -150,6 +169,7 @@ impl Run {
 #[derive(Debug)]
 pub struct Recorded {
     recorder: Recorder,
+    steady: Option<SteadyRecorder>,
     time: Duration,
     connections: usize,
     rate: Option<f64>,
@@ -160,6 +180,9 @@ impl Recorded {
     /// Adds a later part of the same phase.
     pub fn join(&mut self, later: Recorded) {
         self.recorder.join(later.recorder, self.time.as_secs());
+        if let (Some(steady), Some(later)) = (&mut self.steady, &later.steady) {
+            steady.join(later);
+        }
         self.time += later.time;
         self.overrun = self.overrun.take().or(later.overrun);
     }
@@ -167,6 +190,7 @@ impl Recorded {
     /// The results.
     pub fn finish(self) -> Phase {
         let mut phase = self.recorder.finish(self.time);
+        phase.steady = self.steady.map(|steady| steady.finish(self.time));
         phase.connections = self.connections;
         phase.overrun = self.overrun;
         phase.rate = self.rate;
@@ -203,7 +227,9 @@ pub async fn record<W: Work>(
     }
     let start = Instant::now();
     let begin = start + settings.warmup;
-    let run = Arc::new(Run { recorder: Mutex::default(), begin, end: begin + settings.time });
+    let spans = settings.meter.as_ref().map(|_| Mutex::default());
+    let end = begin + settings.time;
+    let run = Arc::new(Run { recorder: Mutex::default(), spans, begin, end });
     // Ended by an interrupt from outside or by a failure within.
     let halt = stop.child_token();
     let queue = match settings.pace {
@@ -255,7 +281,8 @@ pub async fn record<W: Work>(
         Pace::Open { rate, .. } => Some(rate),
     };
     let (time, connections) = (settings.time, settings.connections);
-    Ok(Recorded { recorder, time, connections, rate, overrun })
+    let steady = settings.meter.as_ref().map(|meter| run.steady(meter));
+    Ok(Recorded { recorder, steady, time, connections, rate, overrun })
 }
 
 /// Until every worker has ended, or the phase has for too long.

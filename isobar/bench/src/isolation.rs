@@ -193,7 +193,7 @@ pub async fn run(args: Args) -> Result<ExitCode> {
         cluster = Cluster::open(&args) => cluster?,
         () = stop.cancelled() => bail!("interrupted while the cluster started"),
     };
-    let mut bench = Bench::new(&args, cluster, workload, stop.clone());
+    let mut bench = Bench::new(&args, cluster, workload, stop.clone())?;
     let outcome = tokio::select! {
         outcome = measure(&args, &mut bench, &stop) => outcome,
         () = stop.cancelled() => Err(anyhow::anyhow!("interrupted; everything that was started is stopped")),

@@ -163,6 +163,7 @@ async fn measure(args: &Args, stage: &Stage, stop: &CancellationToken) -> Result
         time: seconds("--time", args.time)?,
         seed: args.seed,
         transaction_timeout: Duration::from_secs(30),
+        meter: None,
     };
     note(&format!("{} transactions a second for {} s …", args.rate, args.warmup + args.time));
     let ended = CancellationToken::new();

@@ -54,6 +54,17 @@ pub struct KindResult {
     pub latency_ms: Quantiles,
 }
 
+/// What met no hiccup of the machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Steady {
+    /// Latency, ms.
+    pub latency_ms: Quantiles,
+    /// Transactions that met one, and are left out.
+    pub left_out: u64,
+    /// The part of the time in which the machine was slow.
+    pub slow: f64,
+}
+
 /// All that is reported of a phase.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Phase {
@@ -85,6 +96,9 @@ pub struct Phase {
     pub series: Vec<Second>,
     /// Why the schedule was given up, if it was: then latencies are lower bounds.
     pub overrun: Option<String>,
+    /// What met no hiccup of the machine, where that was watched.
+    #[serde(default)]
+    pub steady: Option<Steady>,
 }
 
 impl Phase {
@@ -167,6 +181,46 @@ pub enum Ending {
     RolledBack,
     /// With an error, named by its number or cause.
     Failed(String),
+}
+
+/// Gathers what met no hiccup of the machine.
+#[derive(Debug, Default)]
+pub struct SteadyRecorder {
+    latencies: Latencies,
+    left_out: u64,
+    slow: Duration,
+}
+
+impl SteadyRecorder {
+    /// A transaction that ended well, and whether it met a hiccup.
+    pub fn record(&mut self, latency: Duration, met: bool) {
+        if met {
+            self.left_out += 1;
+        } else {
+            self.latencies.record(latency);
+        }
+    }
+
+    /// The machine was slow for so long.
+    pub fn slow(&mut self, time: Duration) {
+        self.slow += time;
+    }
+
+    /// Adds another part.
+    pub fn join(&mut self, other: &SteadyRecorder) {
+        self.latencies.add(&other.latencies);
+        self.left_out += other.left_out;
+        self.slow += other.slow;
+    }
+
+    /// The results of a measured part of this length.
+    pub fn finish(&self, length: Duration) -> Steady {
+        Steady {
+            latency_ms: self.latencies.quantiles(),
+            left_out: self.left_out,
+            slow: self.slow.as_secs_f64() / length.as_secs_f64().max(f64::MIN_POSITIVE),
+        }
+    }
 }
 
 /// Gathers a phase.

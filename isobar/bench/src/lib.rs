@@ -9,6 +9,7 @@ pub mod burn;
 pub mod cpus;
 pub mod driver;
 mod failover;
+pub mod hiccups;
 mod interrupt;
 pub mod isolation;
 mod lag;

@@ -309,5 +309,6 @@ fn settings(args: &Args, workload: &Workload) -> Result<Settings> {
         time: seconds("--time", args.time)?,
         seed: args.workload.seed,
         transaction_timeout: seconds("--timeout", args.timeout)?,
+        meter: None,
     })
 }

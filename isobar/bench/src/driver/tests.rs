@@ -79,6 +79,7 @@ fn open(rate: f64, behind: u64) -> Settings {
         time: Duration::from_secs(2),
         seed: 1,
         transaction_timeout: Duration::from_secs(5),
+        meter: None,
     }
 }
 
@@ -100,6 +101,32 @@ async fn a_stall_is_charged_to_everything_that_it_delays() {
     // Nothing that was due is missing: the schedule has 500 a second for 2 s.
     let seen: u64 = phase.kinds.values().map(|kind| kind.transactions).sum();
     assert!((995..=1001).contains(&seen), "{seen}");
+}
+
+#[test]
+fn what_met_a_hiccup_of_the_machine_is_told_apart() {
+    let start = Instant::now() - Duration::from_secs(3);
+    let at = |ms| start + Duration::from_millis(ms);
+    let run = Run {
+        recorder: Mutex::default(),
+        spans: Some(Mutex::new(vec![
+            [at(0), at(7)],
+            [at(95), at(205)],
+            [at(340), at(400)],
+            [at(360), at(363)],
+            [at(900), at(1_300)],
+        ])),
+        begin: at(0),
+        end: at(1_000),
+    };
+    let meter = Meter::that_saw(vec![[at(100), at(350)], [at(1_200), at(1_250)]]);
+    let mut steady = run.steady(&meter);
+    let found = steady.finish(Duration::from_secs(1));
+    assert_eq!((found.left_out, found.slow), (3, 0.25), "one ends in a later hiccup");
+    assert!((found.latency_ms.max - 7.0).abs() < 0.1, "{found:?}");
+    steady.join(&run.steady(&meter));
+    let both = steady.finish(Duration::from_secs(2));
+    assert_eq!((both.left_out, both.slow), (3, 0.25), "its transactions were taken once");
 }
 
 #[tokio::test(flavor = "multi_thread")]

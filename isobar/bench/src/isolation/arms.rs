@@ -16,6 +16,7 @@ use super::companion::Companion;
 use crate::batch::{Engine, Kind, Query};
 use crate::burn::Size;
 use crate::driver::{Arrivals, Pace, Recorded, Settings, drive, record};
+use crate::hiccups::Meter;
 use crate::latency::{Latencies, Phase};
 use crate::output;
 use crate::processes::{self, Named, Used};
@@ -40,6 +41,7 @@ pub struct Bench {
     pub cluster: Cluster,
     work: Arc<SqlWork>,
     stop: CancellationToken,
+    meter: Arc<Meter>,
     /// Online transactions per second.
     pub rate: f64,
     attached: Option<bool>,
@@ -53,9 +55,14 @@ pub struct Bench {
 
 impl Bench {
     /// Nothing is known yet.
-    pub fn new(args: &Args, cluster: Cluster, workload: Workload, stop: CancellationToken) -> Self {
+    pub fn new(
+        args: &Args,
+        cluster: Cluster,
+        workload: Workload,
+        stop: CancellationToken,
+    ) -> Result<Self> {
         let target = cluster.online.clone();
-        Bench {
+        Ok(Bench {
             args: args.clone(),
             cluster,
             work: Arc::new(SqlWork { target, workload }),
@@ -66,7 +73,9 @@ impl Bench {
             busy: Vec::new(),
             traffic: Vec::new(),
             events: Vec::new(),
-        }
+            // The process is pinned by now, and the meter with it.
+            meter: Arc::new(Meter::start()?),
+        })
     }
 
     /// The workload.
@@ -93,6 +102,7 @@ impl Bench {
             time: Duration::from_secs_f64(time),
             seed: self.args.workload.seed.wrapping_add(draws << 20),
             transaction_timeout: TRANSACTION,
+            meter: Some(self.meter.clone()),
         }
     }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use super::Args;
-use crate::latency::Phase;
+use crate::latency::{Phase, Quantiles};
 use crate::report::{Arm, ArmResult, Difference, LimitResult, Sample};
 use crate::stats::{Estimate, Verdict, excess, judge};
 
@@ -50,8 +50,12 @@ impl std::fmt::Display for Limit {
     }
 }
 
+/// Of what met no hiccup of the machine, where that was watched.
 fn latency(phase: &Phase, metric: &str) -> f64 {
-    let latency = &phase.latency_ms;
+    quantile(phase.steady.as_ref().map_or(&phase.latency_ms, |steady| &steady.latency_ms), metric)
+}
+
+fn quantile(latency: &Quantiles, metric: &str) -> f64 {
     match metric {
         "p50" => latency.p50,
         "p95" => latency.p95,
@@ -105,6 +109,12 @@ fn summarize(arm: Arm, samples: &[&Sample]) -> ArmResult {
         .iter()
         .map(|metric| ((*metric).to_owned(), Estimate::of(&values(samples, metric))))
         .collect();
+    let slow: Vec<f64> =
+        samples.iter().filter_map(|sample| Some(sample.open.steady?.slow * 100.0)).collect();
+    let with_hiccups_ms = ["p95", "p99"].into_iter().filter(|_| !slow.is_empty()).map(|metric| {
+        let of = |sample: &&Sample| quantile(&sample.open.latency_ms, metric);
+        (metric.to_owned(), Estimate::of(&samples.iter().map(of).collect::<Vec<f64>>()))
+    });
     let lags: Vec<[f64; 2]> = samples.iter().filter_map(|sample| sample.lag_ms).collect();
     let lag = |at: usize| Estimate::of(&lags.iter().map(|lag| lag[at]).collect::<Vec<f64>>());
     let lag_ms = match lags.is_empty() {
@@ -117,6 +127,8 @@ fn summarize(arm: Arm, samples: &[&Sample]) -> ArmResult {
         name: arm.name().to_owned(),
         says: arm.says().to_owned(),
         latency_ms,
+        with_hiccups_ms: with_hiccups_ms.collect(),
+        slow_percent: Estimate::of(&slow),
         throughput: Estimate::of(&values(samples, THROUGHPUT)),
         lag_ms,
         batch_rows_per_second: by_name(batches.iter().map(|batch| &batch.rows_per_second)),
@@ -224,11 +236,19 @@ pub fn verdict(limits: &[LimitResult]) -> Option<Verdict> {
 
 /// A sample in a line.
 pub fn line(sample: &Sample) -> String {
-    let latency = &sample.open.latency_ms;
+    let [p50, p95, p99] = ["p50", "p95", "p99"].map(|metric| latency(&sample.open, metric));
     let mut line = format!(
-        "p50 {:.1}  p95 {:.1}  p99 {:.1} ms at {:.1}/s; {:.1} tps closed",
-        latency.p50, latency.p95, latency.p99, sample.open.tps, sample.closed.tps
+        "p50 {p50:.2}  p95 {p95:.2}  p99 {p99:.2} ms at {:.1}/s; {:.1} tps closed",
+        sample.open.tps, sample.closed.tps
     );
+    if let Some(steady) = &sample.open.steady {
+        line.push_str(&format!(
+            "; {:.0} % of the time the machine was slow (with it p95 {:.1}, p99 {:.1} ms)",
+            steady.slow * 100.0,
+            sample.open.latency_ms.p95,
+            sample.open.latency_ms.p99
+        ));
+    }
     for (kind, rate) in sample.batch.iter().flat_map(|batch| &batch.rows_per_second) {
         line.push_str(&format!("; {kind} {rate:.0} rows/s"));
     }

@@ -35,7 +35,10 @@ pub fn costs(samples: &[Sample]) -> Vec<Cost> {
         let queries = queries.filter(|rate| *rate > 0.0)?;
         Some(Side::Online.cpu(sample) / queries * 1e3)
     });
-    let p95 = |sample: &Sample| Some(sample.open.latency_ms.p95);
+    let p95 = |sample: &Sample| {
+        let open = &sample.open;
+        Some(open.steady.map_or(open.latency_ms.p95, |steady| steady.latency_ms.p95))
+    };
     let (control, learners) = paired(samples, Arm::Control, Arm::Learners, p95);
     let found = [
         ("following the log, of row nodes", online, "µs of processor time a transaction"),

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use super::costs::{Cost, costs};
 use super::model::{Arm, ArmResult, Report, Timeline};
 use super::svg::{Bar, Dot, Line, bars, dots, escape, over_time, short};
-use super::text::{verdict, with_interval};
+use super::text::{hiccups, verdict, with_interval};
 use crate::playground::BATCH_SQL;
 use crate::stats::{Estimate, Verdict};
 
@@ -263,8 +263,15 @@ fn latency_section(out: &mut String, report: &Report) {
     out.push_str(
         "<section><h2>Latency and throughput by arm</h2><p>Means over rounds with 95 % intervals. Latency is that of an \
          open loop, from the time at which a transaction was meant to start. What counts is the distance between \
-         the batch on columns and the control: a process that uses the same hardware and no database.</p><div class=\"pair\">",
+         the batch on columns and the control: a process that uses the same hardware and no database.",
     );
+    if report.arms.iter().any(|arm| !arm.with_hiccups_ms.is_empty()) {
+        out.push_str(
+            " The machine's own speed was watched: what met a hiccup of it, a stretch in which the same small work took three \
+             times its processor time, is left out, in all arms alike. The table has the latencies with it, too.",
+        );
+    }
+    out.push_str("</p><div class=\"pair\">");
     for metric in ["p50", "p95", "p99", "p99.9"] {
         out.push_str(&plot(report, metric, "ms", |result| result.latency_ms.get(metric).copied()));
     }
@@ -391,6 +398,7 @@ fn arm_row(result: &ArmResult) -> Vec<String> {
     if result.overruns > 0 {
         notes.push(format!("could not keep up with the rate in {} rounds", result.overruns));
     }
+    notes.extend(hiccups(result));
     if let Some(error) = &result.batch_first_error {
         notes.push(format!("{} batch queries failed, the first: {error}", result.batch_errors));
     }

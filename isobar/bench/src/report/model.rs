@@ -124,6 +124,13 @@ pub struct ArmResult {
     pub says: String,
     /// Latency in ms: p50, p95, p99, p99.9.
     pub latency_ms: BTreeMap<String, Estimate>,
+    /// The same of all transactions, those that met a hiccup of the machine included: p95, p99. Empty where hiccups were
+    /// not watched.
+    #[serde(default)]
+    pub with_hiccups_ms: BTreeMap<String, Estimate>,
+    /// Per cent of the time that the machine was slow.
+    #[serde(default)]
+    pub slow_percent: Estimate,
     /// Transactions per second, closed loop.
     pub throughput: Estimate,
     /// Replica lag in ms: p50, p99.

@@ -59,6 +59,11 @@ pub fn text(report: &Report) -> String {
             rates.map(|(kind, rate)| format!("{kind} {} rows/s", with_interval(rate))).collect();
         let _ = writeln!(out, "{}: {}", arm.name, rates.join(", "));
     }
+    for arm in &report.arms {
+        if let Some(hiccups) = hiccups(arm) {
+            let _ = writeln!(out, "{}: {hiccups}", arm.name);
+        }
+    }
     for difference in &report.differences {
         let parts = ["p50", "p95", "p99", "throughput"].iter().filter_map(|metric| {
             difference.percent.get(*metric).map(|of| format!("{metric} {} %", with_interval(of)))
@@ -95,6 +100,17 @@ pub fn text(report: &Report) -> String {
         let _ = writeln!(out, "note: {event}");
     }
     out
+}
+
+/// What the machine did to an arm, where that was watched.
+pub fn hiccups(arm: &ArmResult) -> Option<String> {
+    let all = |metric: &str| arm.with_hiccups_ms.get(metric).map(with_interval);
+    Some(format!(
+        "the machine was slow for {} % of the time; with what met that, p95 {} ms, p99 {} ms",
+        with_interval(&arm.slow_percent),
+        all("p95")?,
+        all("p99")?
+    ))
 }
 
 fn notes(arm: &ArmResult) -> String {
