@@ -60,7 +60,8 @@ def test_a_node_that_dies_under_a_batch_and_a_limit_that_is_not_met_are_reported
     files = ["--json", tmp_path / "i.json", "--html", tmp_path / "i.html"]
     run = Run(cluster, "--rounds", 2, "--limit", UNMEETABLE, "--limit", f"p50<={FAR}%", *files)
     try:
-        run.seen("round 1 of at most 2: batch on columns")
+        run.seen("round 1 of at most 2")
+        run.seen("turns of learners, batch on rows")
         pid = cluster.kill("columnar-1")
         code, output = run.end(180)
     finally:

@@ -20,10 +20,12 @@ const PAUSE: Duration = Duration::from_millis(500);
 const REGION_TIMEOUT: Duration = Duration::from_secs(5);
 /// Older locks that are resolved together.
 const LOCKS: usize = 1_024;
-/// A step of a walk is followed by a pause of so many times its length, and at least the shortest: a walk takes at most a
-/// twentieth of a processor. Replicas walk at the same time, over what is mostly too young to go; at a fifth they were seen
-/// as a burst in the online path's p95.
-const PAUSE_RATIO: u32 = 20;
+/// A step of a walk is followed by a pause of so many times its length, and at least the shortest. Replicas walk at the same
+/// time, over what is mostly too young to go; a fifth of a processor in each was a burst in the online path's p95. So a walk
+/// takes its time at first: a quarter of that between two rises of the floor, and no longer, lest history grows.
+const PAUSE_RATIO: u32 = 4;
+const GENTLE_RATIO: u32 = 16;
+const MOST_GENTLE: Duration = Duration::from_secs(15);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(2);
 
 /// Raises floors.
@@ -108,8 +110,9 @@ pub(crate) fn sweep(rows: &RowStore, stop: &CancellationToken) {
         for view in rows.regions() {
             let id = view.region.id;
             let wanted = (view.floors, view.region.epoch.version);
-            let walked = walked.get(&id) == Some(&wanted);
-            if walked || view.whole && walk(rows, id, stop) {
+            let before = walked.get(&id);
+            let gentle = before.map_or(Duration::ZERO, |(floors, _)| gentle(*floors, view.floors));
+            if before == Some(&wanted) || view.whole && walk(rows, id, gentle, stop) {
                 present.insert(id, wanted);
             }
         }
@@ -118,13 +121,23 @@ pub(crate) fn sweep(rows: &RowStore, stop: &CancellationToken) {
     }
 }
 
-/// One walk over a region; whether it came to its end.
-fn walk(rows: &RowStore, region: RegionId, stop: &CancellationToken) -> bool {
+/// How long a walk takes its time.
+fn gentle(walked: Floors, now: Floors) -> Duration {
+    let risen = now.read.physical_ms().saturating_sub(walked.read.physical_ms());
+    Duration::from_millis(risen / 4).min(MOST_GENTLE)
+}
+
+/// One walk over a region, which takes its time for so long; whether it came to its end.
+fn walk(rows: &RowStore, region: RegionId, gentle: Duration, stop: &CancellationToken) -> bool {
     let Some(mut sweep) = Sweep::new(rows, region) else { return false };
+    let hurries = Instant::now() + gentle;
     while !stop.is_cancelled() {
         let began = Instant::now();
         match rows.sweep(&mut sweep) {
-            Ok(true) => std::thread::sleep((began.elapsed() * PAUSE_RATIO).max(SHORTEST_PAUSE)),
+            Ok(true) => {
+                let ratio = if began < hurries { GENTLE_RATIO } else { PAUSE_RATIO };
+                std::thread::sleep((began.elapsed() * ratio).max(SHORTEST_PAUSE));
+            }
             Ok(false) => {
                 let removed = sweep.removed();
                 if removed > 0 {

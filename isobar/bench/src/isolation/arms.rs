@@ -211,6 +211,8 @@ impl Bench {
             companion.iter_mut().for_each(Companion::hold);
             parts.push(Part::new(*arm, companion));
         }
+        let names: Vec<&str> = arms.iter().map(|arm| arm.name()).collect();
+        output::note(&format!("  {} turns of {}", self.args.turns, names.join(", ")));
         let started = clock.elapsed().as_secs_f64();
         for turn in 0..self.args.turns {
             // The same for all arms of a turn, whose bursts are then no difference between them (common random numbers,
