@@ -1,8 +1,8 @@
 //! A meter of the machine's own hiccups, after Gil Tene's jHiccup: a thread does the same small work again and again, and times
 //! it by its own processor time.
 //!
-//! A virtual machine may be slowed tenfold for some hundredths of a second by what it shares its hardware with, or by its
-//! power limit, and nothing that runs in it is told. It must not take a busy processor for a slow one: waiting for the
+//! A virtual machine may be slowed tenfold for some hundredths of a second by what it shares its hardware with, or by a
+//! power limit, and its kernel need not show that. It must not take a busy processor for a slow one: waiting for the
 //! processor is not counted.
 
 use std::sync::Arc;
