@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
+use bytes::BytesMut;
 use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
@@ -35,12 +36,20 @@ impl Drop for UnderWay {
     }
 }
 
-/// The task of a request; says how it has ended, by a panic, too.
+/// The task of a request; one that ends before its answer, by a panic, says so.
 struct Turn {
     of: Weak<UnderWay>,
     pipe: Arc<Pipe>,
     id: u64,
-    said: Said,
+    answered: bool,
+}
+
+impl Turn {
+    /// Sends the answer, once there is room for it: one that is lost would be waited for.
+    async fn answer(mut self, said: &Said) {
+        self.pipe.send_in_turn(&encoded(self.id, said)).await;
+        self.answered = true;
+    }
 }
 
 impl Drop for Turn {
@@ -48,7 +57,9 @@ impl Drop for Turn {
         if let Some(of) = self.of.upgrade() {
             of.0.lock().remove(&self.id);
         }
-        say(&self.pipe, self.id, &self.said);
+        if !self.answered {
+            self.pipe.send(&encoded(self.id, &Said::Failed));
+        }
     }
 }
 
@@ -76,14 +87,15 @@ pub(crate) async fn answer_all(
                     let mut tasks = under_way.0.lock();
                     if tasks.len() >= MOST_CALLS || running.is_closed() {
                         drop(tasks);
-                        say(&pipe, id, &Said::Busy);
+                        _ = pipe.send(&encoded(id, &Said::Busy));
                         continue;
                     }
                     let of = Arc::downgrade(&under_way);
                     // The lock is held until the task is known, so that it cannot end before that.
                     let task = running.spawn(async move {
-                        let mut turn = Turn { of, pipe, id, said: Said::Failed };
-                        turn.said = answers.answer(service, payload).await;
+                        let turn = Turn { of, pipe, id, answered: false };
+                        let said = answers.answer(service, payload).await;
+                        turn.answer(&said).await;
                     });
                     tasks.insert(id, task.abort_handle());
                 }
@@ -91,7 +103,10 @@ pub(crate) async fn answer_all(
                     let task = under_way.0.lock().remove(&id);
                     task.iter().for_each(AbortHandle::abort);
                 }
-                Said::Ping => say(&pipe, id, &Said::Ping),
+                Said::Ping => {
+                    // Where it finds no room, something else is heard.
+                    _ = pipe.send(&encoded(id, &Said::Ping));
+                }
                 Said::Answer(_) | Said::Refused(_) | Said::Busy | Said::Failed => {}
             }
         }
@@ -103,13 +118,11 @@ pub(crate) async fn answer_all(
     }
 }
 
-fn say(pipe: &Pipe, call: u64, said: &Said) {
-    let frame = said.encode(call).or_else(|error| {
+fn encoded(call: u64, said: &Said) -> BytesMut {
+    let failed = |error| {
         tracing::error!(%error, "an answer is too large");
         Said::Failed.encode(call)
-    });
-    // What finds no room is missed by who asked, within its bound.
-    if let Ok(frame) = frame {
-        pipe.send(&frame);
-    }
+    };
+    // Failing has no body that could be too large.
+    said.encode(call).or_else(failed).unwrap_or_default()
 }

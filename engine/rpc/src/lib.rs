@@ -17,6 +17,8 @@ mod pipe;
 mod proto;
 pub mod pulse;
 pub mod server;
+#[cfg(test)]
+mod testing;
 pub mod transport;
 
 pub use channel::{AddressBook, Channels};

@@ -139,9 +139,8 @@ impl Connection {
         let (answer, answered) = oneshot::channel();
         let id = self.shared.begin(answer).ok_or_else(ended)?;
         let call = Call { shared: &self.shared, id };
-        if !self.shared.pipe.send(&Said::Ask(service, payload).encode(id)?) {
-            return Err(Error::Unavailable("too much waits to be sent".into()));
-        }
+        let frame = Said::Ask(service, payload).encode(id)?;
+        self.shared.pipe.send_in_turn(&frame).await;
         let said = answered.await;
         drop(call);
         match said {

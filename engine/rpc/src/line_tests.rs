@@ -1,6 +1,6 @@
 //! Calls over real connections, to nodes that are slow, old, silent or gone.
 
-use std::future::{Future, pending};
+use std::future::pending;
 use std::sync::atomic::AtomicUsize;
 
 use bytes::BytesMut;
@@ -9,25 +9,12 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
 use super::*;
 use crate::answering::{Answers, answer_all};
 use crate::frames::Accepted;
-
-/// Bounds every wait of a test.
-const SOON: Duration = Duration::from_secs(20);
-
-async fn soon<T>(what: &str, done: impl Future<Output = T>) -> T {
-    timeout(SOON, done).await.unwrap_or_else(|_| panic!("{what} did not come"))
-}
-
-async fn listener() -> (TcpListener, String) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap().to_string();
-    (listener, address)
-}
+use crate::testing::{listener, listener_again, soon};
 
 fn payload(number: u32, bytes: usize) -> Payload {
     Payload { format: number, body: vec![number as u8; bytes], ..Payload::default() }
@@ -181,15 +168,7 @@ async fn calls_end_with_the_connection_and_the_next_one_opens_another() {
     // All who ask meanwhile hear at once that nobody is there.
     let failed = soon("an error", join_all((0..50).map(|_| line.connection()))).await;
     assert!(failed.iter().all(|one| matches!(one, Err(Error::Unavailable(_)))));
-    let listener = soon("the port", async {
-        loop {
-            match TcpListener::bind(&address).await {
-                Ok(listener) => return listener,
-                Err(_) => tokio::task::yield_now().await,
-            }
-        }
-    })
-    .await;
+    let listener = listener_again(&address).await;
     let (_echo, _serving) = serve(listener);
     let answer = open(&line).await.call(Service::Txn, payload(5, 1)).await;
     assert_eq!(answer.unwrap(), Some(payload(5, 1)));
@@ -240,6 +219,39 @@ async fn a_program_that_knows_no_frames_is_asked_otherwise() {
     old.abort();
 }
 
+/// Answers that a reader is slow to take wait, in any number of bytes, and none is lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_reader_gets_every_answer() {
+    let (listener, address) = listener().await;
+    let (_echo, _serving) = serve(listener);
+    let Ok(Reached::Frames(stream)) = frames::connect(&address, Purpose::Calls).await else {
+        panic!("frames are known")
+    };
+    let pipe = Pipe::into_stream(Arc::new(stream));
+    let stream = pipe.stream().expect("it is open");
+    let asked = async {
+        // More than may wait, and than connections take.
+        for id in 1..=60 {
+            let ask = Said::Ask(Service::Txn, payload(id, 1 << 20)).encode(id.into()).unwrap();
+            pipe.send_in_turn(&ask).await;
+        }
+        let mut incoming = Incoming::new();
+        let mut seen = std::collections::BTreeSet::new();
+        while seen.len() < 60 {
+            let (id, said) = incoming.next(&stream).await.unwrap().expect("an answer");
+            assert_eq!(said, Said::Answer(payload(id as u32, 1 << 20)));
+            seen.insert(id);
+        }
+    };
+    soon("an answer", async {
+        tokio::select! {
+            () = asked => {}
+            error = pipe.keep_writing(&stream) => panic!("{error}"),
+        }
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn what_is_no_call_ends_the_connection() {
     let short = [&3_u32.to_le_bytes()[..], &[0; 3]].concat();
@@ -259,13 +271,7 @@ async fn what_is_no_call_ends_the_connection() {
 /// Bytes from outside: whatever comes is a call or an error.
 #[test]
 fn any_bytes_are_calls_or_an_error() {
-    let mut seed = 1_u64;
-    let mut random = move || {
-        seed ^= seed << 13;
-        seed ^= seed >> 7;
-        seed ^= seed << 17;
-        seed
-    };
+    let mut random = crate::testing::numbers();
     let said = [
         Said::Ask(Service::Txn, payload(1, 20)),
         Said::Ask(Service::Placement, payload(2, 0)),

@@ -1,7 +1,5 @@
 //! A link over real connections, to peers that are slow, old, silent, gone, or no peers.
 
-use std::future::Future;
-
 use parking_lot::Mutex as SyncMutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -11,17 +9,14 @@ use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status, Streaming};
 
-use tokio::time::timeout;
-
 use super::*;
 use crate::frames::Accepted;
 use crate::pipe::MOST_WAITING;
 use crate::proto::node_server::{Node, NodeServer};
 use crate::proto::{Ack, Envelope, Payload, SnapshotPart};
+use crate::testing::{listener, listener_again, soon};
 
 const NODE: NodeId = 7;
-/// Bounds every wait of a test.
-const SOON: Duration = Duration::from_secs(20);
 
 /// A message with a number.
 fn batch(number: u64, bytes: usize) -> RaftBatch {
@@ -43,16 +38,6 @@ fn link(address: &str) -> (Link, JoinHandle<()>) {
     let link = Link::default();
     let running = tokio::spawn(link.clone().run(NODE, book, Channels::default()));
     (link, running)
-}
-
-async fn listener() -> (TcpListener, String) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap().to_string();
-    (listener, address)
-}
-
-async fn soon<T>(what: &str, done: impl Future<Output = T>) -> T {
-    timeout(SOON, done).await.unwrap_or_else(|_| panic!("{what} did not come"))
 }
 
 /// The next connection, as one of frames.
@@ -217,15 +202,7 @@ async fn a_program_that_knows_no_frames_gets_the_same_over_grpc() {
     link.send(&batch(99, 1));
     serving.abort();
     _ = serving.await;
-    let listener = soon("the port", async {
-        loop {
-            match TcpListener::bind(&address).await {
-                Ok(listener) => return listener,
-                Err(_) => tokio::task::yield_now().await,
-            }
-        }
-    })
-    .await;
+    let listener = listener_again(&address).await;
     let mut batches = taken(&listener).await;
     connected(&link).await;
     link.send(&batch(20, 10));
@@ -259,13 +236,7 @@ async fn what_is_no_frame_ends_the_connection() {
 /// Bytes from outside: whatever comes is a batch or an error, and takes no more memory than it has bytes.
 #[test]
 fn any_bytes_are_frames_or_an_error() {
-    let mut seed = 1_u64;
-    let mut random = move || {
-        seed ^= seed << 13;
-        seed ^= seed >> 7;
-        seed ^= seed << 17;
-        seed
-    };
+    let mut random = crate::testing::numbers();
     let mut whole = BytesMut::new();
     for number in 0..3 {
         frames::encode(&batch(number, 20), &mut whole).unwrap();

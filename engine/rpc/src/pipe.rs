@@ -27,6 +27,8 @@ pub(crate) struct Pipe {
     out: Mutex<Out>,
     /// There is something to write, or a connection to give up.
     work: Notify,
+    /// Something that waited was written, or dropped.
+    room: Notify,
 }
 
 #[derive(Default)]
@@ -90,6 +92,14 @@ impl Pipe {
         let mut out = self.out.lock();
         out.stream = None;
         out.waiting.clear();
+        drop(out);
+        self.room.notify_waiters();
+    }
+
+    /// Where frames are written.
+    #[cfg(test)]
+    pub(crate) fn stream(&self) -> Option<Arc<TcpStream>> {
+        self.out.lock().stream.clone()
     }
 
     /// Bytes that wait.
@@ -125,6 +135,18 @@ impl Pipe {
         taken
     }
 
+    /// As [`Pipe::send`], but waits for room: as long as the connection takes what waits, or until this is dropped.
+    pub(crate) async fn send_in_turn(&self, frame: &[u8]) {
+        loop {
+            // From here on no notification is missed.
+            let room = self.room.notified();
+            if self.send(frame) {
+                return;
+            }
+            room.await;
+        }
+    }
+
     /// Until there may be more to do than when this was last asked.
     pub(crate) async fn work(&self) {
         self.work.notified().await;
@@ -153,6 +175,7 @@ impl Pipe {
                 out.put_back(some, rest);
                 (rest == 0, !out.waiting.is_empty())
             };
+            self.room.notify_waiters();
             match (waiting, written) {
                 (false, _) => return Ok(()),
                 (true, true) => tokio::task::yield_now().await,
