@@ -299,7 +299,10 @@ async fn rounds(
         }
         note(&format!("round {round} of at most {most}"));
         let of_round = bench.round(&args.arms(), round, clock, &mut random).await;
-        for sample in of_round.with_context(|| format!("round {round}"))? {
+        // A round ends where its server is gone; not every error of a client's names the server.
+        let of_round =
+            of_round.with_context(|| format!("round {round}, on {}", bench.cluster.online.shown));
+        for sample in of_round? {
             note(&format!("  {}: {}", sample.arm.name(), judge::line(&sample)));
             samples.push(sample);
         }
