@@ -120,6 +120,7 @@ impl Board {
             session: self.session,
             message,
             region_bytes: None,
+            may_wait: false,
         })
     }
 

@@ -35,6 +35,9 @@ pub struct Envelope {
     pub message: Vec<u8>,
     /// Descriptor of the region, sent along when the receiver may not hold the peer yet.
     pub region_bytes: Option<Vec<u8>>,
+    /// Entries for a learner that follows, for which no commit waits: they may be sent some milliseconds later, with more
+    /// of them. The receiver is not shown this.
+    pub may_wait: bool,
 }
 
 /// A snapshot on its way to one peer.

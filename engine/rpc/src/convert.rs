@@ -50,6 +50,7 @@ impl TryFrom<proto::Envelope> for Envelope {
             session: Session { boot: envelope.boot, id: envelope.session },
             message: envelope.message,
             region_bytes: envelope.descriptor,
+            may_wait: false,
         })
     }
 }

@@ -31,14 +31,18 @@ const LOOK_AGAIN: Duration = Duration::from_secs(60);
 pub(crate) struct Link(Arc<Pipe>);
 
 impl Link {
-    /// Sends messages, or drops them.
-    pub(crate) fn send(&self, batch: &RaftBatch) {
+    /// Sends messages, or drops them; if they may wait, in a while with others.
+    pub(crate) fn send(&self, batch: &RaftBatch, may_wait: bool) {
         let mut frame = BytesMut::new();
         if let Err(error) = frames::encode(batch, &mut frame) {
             tracing::error!(%error, "Raft messages are too large for one frame");
             return;
         }
-        self.0.send(&frame);
+        if may_wait {
+            self.0.send_later(&frame);
+        } else {
+            self.0.send(&frame);
+        }
     }
 
     /// Keeps a connection to the node for as long as this is polled.

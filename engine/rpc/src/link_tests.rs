@@ -70,25 +70,53 @@ async fn messages_come_whole_and_in_order_however_slow_the_reader() {
     let (link, running) = link(&address);
     // More than a connection takes at once, and less than may wait.
     for number in 0..12 {
-        link.send(&batch(number, if number % 3 == 0 { 1 << 20 } else { 10 }));
+        link.send(&batch(number, if number % 3 == 0 { 1 << 20 } else { 10 }), false);
     }
     let mut batches = taken(&listener).await;
     connected(&link).await;
     for number in 12..24 {
-        link.send(&batch(number, if number % 3 == 0 { 1 << 20 } else { 10 }));
+        link.send(&batch(number, if number % 3 == 0 { 1 << 20 } else { 10 }), false);
     }
     for number in 0..24 {
         assert_eq!(next(&mut batches).await, number);
     }
     // Now that nothing waits, a message begins at once, and what finds no room of it waits.
-    link.send(&batch(24, 12 << 20));
+    link.send(&batch(24, 12 << 20), false);
     assert!(link.0.waiting() > 0, "a connection takes so much at once");
-    link.send(&batch(25, 5));
+    link.send(&batch(25, 5), false);
     assert_eq!((next(&mut batches).await, next(&mut batches).await), (24, 25));
     // And a small one needs no task.
     running.abort();
-    link.send(&batch(26, 5));
+    link.send(&batch(26, 5), false);
     assert_eq!(next(&mut batches).await, 26);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_may_wait_goes_soon_and_before_what_may_not() {
+    let (listener, address) = listener().await;
+    let (link, running) = link(&address);
+    let mut batches = taken(&listener).await;
+    connected(&link).await;
+    for number in 0..3 {
+        link.send(&batch(number, 10), true);
+        assert_eq!(next(&mut batches).await, number);
+    }
+    // Without the task that gives it its time.
+    running.abort();
+    soon("the task's end", running).await.unwrap_err();
+    link.send(&batch(3, 10), true);
+    let one = link.0.waiting();
+    link.send(&batch(4, 10), true);
+    assert_eq!((one > 0, link.0.waiting()), (true, 2 * one));
+    link.send(&batch(5, 10), false);
+    assert_eq!(link.0.waiting(), 0);
+    for number in 3..6 {
+        assert_eq!(next(&mut batches).await, number);
+    }
+    // Nor does much of it wait.
+    link.send(&batch(6, 10), true);
+    link.send(&batch(7, 100_000), true);
+    assert_eq!((next(&mut batches).await, next(&mut batches).await), (6, 7));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -96,21 +124,21 @@ async fn what_finds_no_room_is_dropped_and_cuts_no_other() {
     let (listener, address) = listener().await;
     let (link, _running) = link(&address);
     for number in 0..60 {
-        link.send(&batch(number, 1 << 20));
+        link.send(&batch(number, 1 << 20), false);
     }
     let most = MOST_WAITING + (2 << 20);
     assert!(link.0.waiting() < most);
     let mut batches = taken(&listener).await;
     let mut last = next(&mut batches).await;
     assert_eq!(last, 0);
-    link.send(&batch(1_000, 10));
+    link.send(&batch(1_000, 10), false);
     while last != 1_000 {
         let number = next(&mut batches).await;
         assert_eq!(number, if number == 1_000 { number } else { last + 1 });
         last = number;
         // The last one is sent again where it found no room either.
         if number < 1_000 && link.0.waiting() == 0 {
-            link.send(&batch(1_000, 10));
+            link.send(&batch(1_000, 10), false);
         }
     }
 }
@@ -119,14 +147,14 @@ async fn what_finds_no_room_is_dropped_and_cuts_no_other() {
 async fn a_node_that_comes_back_is_reached_again() {
     let (listener, address) = listener().await;
     let (link, _running) = link(&address);
-    link.send(&batch(1, 10));
+    link.send(&batch(1, 10), false);
     let mut batches = taken(&listener).await;
     assert_eq!(next(&mut batches).await, 1);
     drop(batches);
     // Nobody writes meanwhile: that the other side has ended is seen all the same.
     let mut batches = taken(&listener).await;
     connected(&link).await;
-    link.send(&batch(2, 10));
+    link.send(&batch(2, 10), false);
     assert_eq!(next(&mut batches).await, 2);
 }
 
@@ -137,7 +165,7 @@ async fn a_node_that_accepts_and_says_nothing_is_asked_again() {
     let (_silent, _) = soon("a connection", listener.accept()).await.unwrap();
     let mut batches = taken(&listener).await;
     connected(&link).await;
-    link.send(&batch(3, 10));
+    link.send(&batch(3, 10), false);
     assert_eq!(next(&mut batches).await, 3);
 }
 
@@ -193,19 +221,19 @@ async fn a_program_that_knows_no_frames_gets_the_same_over_grpc() {
     let (mut received, serving) = old(listener);
     let (link, _running) = link(&address);
     for number in 0..20 {
-        link.send(&batch(number, 100_000));
+        link.send(&batch(number, 100_000), false);
     }
     for number in 0..20 {
         assert_eq!(soon("a message", received.recv()).await, Some(number));
     }
     // A program that knows them takes its place.
-    link.send(&batch(99, 1));
+    link.send(&batch(99, 1), false);
     serving.abort();
     _ = serving.await;
     let listener = listener_again(&address).await;
     let mut batches = taken(&listener).await;
     connected(&link).await;
-    link.send(&batch(20, 10));
+    link.send(&batch(20, 10), false);
     assert_eq!(next(&mut batches).await, 20);
 }
 

@@ -1,5 +1,6 @@
 //! The writing end of a connection: a frame is written at once where the connection takes it, and waits otherwise for the
-//! task that keeps the connection.
+//! task that keeps the connection. A frame for which nobody waits gathers others for a while: each write wakes the other
+//! side, which costs this one more than the bytes do.
 //!
 //! Who sends never waits, and never wakes a task where nothing has to wait. It knows nothing of what frames hold.
 
@@ -11,13 +12,17 @@ use bytes::{Buf, BytesMut};
 use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use types::{Error, Result};
 
 /// Most bytes that wait; one frame more may begin below.
 pub(crate) const MOST_WAITING: usize = 16 << 20;
 /// Most bytes that are written while nobody else can add to what waits.
 const AT_ONCE: usize = 256 << 10;
+/// How long a frame for which nobody waits gathers others.
+const GATHER: Duration = Duration::from_millis(5);
+/// So many bytes gather no more.
+const GATHERED: usize = 64 << 10;
 /// How long a connection may take nothing before it is given up.
 const STALLED: Duration = Duration::from_secs(5);
 
@@ -37,6 +42,8 @@ struct Out {
     stream: Option<Arc<TcpStream>>,
     /// Frames that wait, the first of which may have been begun.
     waiting: BytesMut,
+    /// They wait for others, and could be written.
+    gathering: bool,
 }
 
 impl Out {
@@ -50,6 +57,15 @@ impl Out {
             }
         }
         bytes
+    }
+
+    /// Writes what the connection takes of what has gathered; whether that was all.
+    fn write_gathered(&mut self) -> bool {
+        self.gathering = false;
+        let gathered = std::mem::take(&mut self.waiting);
+        let rest = self.write(&gathered).len();
+        self.put_back(gathered, rest);
+        rest == 0
     }
 
     /// Puts back the last `rest` bytes of what was taken from the front of what waits.
@@ -84,13 +100,16 @@ impl Pipe {
 
     /// Writes nothing more; frames wait for another connection.
     pub(crate) fn close(&self) {
-        self.out.lock().stream = None;
+        let mut out = self.out.lock();
+        out.stream = None;
+        out.gathering = false;
     }
 
     /// Drops what waits.
     pub(crate) fn forget(&self) {
         let mut out = self.out.lock();
         out.stream = None;
+        out.gathering = false;
         out.waiting.clear();
         drop(out);
         self.room.notify_waiters();
@@ -117,7 +136,12 @@ impl Pipe {
     pub(crate) fn send(&self, frame: &[u8]) -> bool {
         let mut out = self.out.lock();
         let mut taken = true;
-        if !out.waiting.is_empty() || out.stream.is_none() {
+        if out.gathering {
+            out.waiting.extend_from_slice(frame);
+            if out.write_gathered() {
+                return true;
+            }
+        } else if !out.waiting.is_empty() || out.stream.is_none() {
             taken = out.waiting.len() < MOST_WAITING;
             if taken {
                 out.waiting.extend_from_slice(frame);
@@ -133,6 +157,22 @@ impl Pipe {
         drop(out);
         self.work.notify_one();
         taken
+    }
+
+    /// As [`Pipe::send`], of a frame for which nobody waits: it goes with the next one for which somebody does, or soon.
+    pub(crate) fn send_later(&self, frame: &[u8]) {
+        let mut out = self.out.lock();
+        let could_be_written = out.stream.is_some() && (out.waiting.is_empty() || out.gathering);
+        if !could_be_written || out.waiting.len() + frame.len() > GATHERED {
+            drop(out);
+            self.send(frame);
+            return;
+        }
+        out.waiting.extend_from_slice(frame);
+        if !std::mem::replace(&mut out.gathering, true) {
+            drop(out);
+            self.work.notify_one();
+        }
     }
 
     /// As [`Pipe::send`], but waits for room: as long as the connection takes what waits, or until this is dropped.
@@ -159,6 +199,19 @@ impl Pipe {
                 return error;
             }
             self.work().await;
+            self.gathered().await;
+        }
+    }
+
+    /// Until what waits was given its time to gather more, if it gathers any.
+    async fn gathered(&self) {
+        let end = sleep(GATHER);
+        tokio::pin!(end);
+        while self.out.lock().gathering {
+            tokio::select! {
+                () = &mut end => return,
+                () = self.work() => {}
+            }
         }
     }
 
@@ -166,6 +219,7 @@ impl Pipe {
         loop {
             let (written, waiting) = {
                 let mut out = self.out.lock();
+                out.gathering = false;
                 let count = out.waiting.len().min(AT_ONCE);
                 let some = out.waiting.split_to(count);
                 let rest = out.write(&some).len();

@@ -54,27 +54,39 @@ impl NodeTransport {
         link.clone()
     }
 
-    fn send_to(&self, node: NodeId, envelopes: Vec<proto::Envelope>) {
+    fn send_to(&self, node: NodeId, batch: Batch) {
         let cluster = self.channels.cluster();
-        self.link(node).send(&RaftBatch { envelopes, cluster, speaks: version::CURRENT });
+        let Batch { envelopes, urgent, .. } = batch;
+        self.link(node).send(&RaftBatch { envelopes, cluster, speaks: version::CURRENT }, !urgent);
     }
+}
+
+/// Messages to one node.
+#[derive(Default)]
+struct Batch {
+    bytes: usize,
+    envelopes: Vec<proto::Envelope>,
+    /// Whether somebody waits for one of them.
+    urgent: bool,
 }
 
 impl Transport for NodeTransport {
     fn send(&self, messages: Vec<Envelope>) {
-        let mut batches: BTreeMap<NodeId, (usize, Vec<proto::Envelope>)> = BTreeMap::new();
+        let mut batches: BTreeMap<NodeId, Batch> = BTreeMap::new();
         for envelope in messages {
             let node = envelope.to.node;
-            let (bytes, batch) = batches.entry(node).or_default();
-            *bytes += envelope.message.len();
-            batch.push(envelope.into());
-            if *bytes >= BATCH_BYTES {
-                *bytes = 0;
+            let batch = batches.entry(node).or_default();
+            batch.bytes += envelope.message.len();
+            batch.urgent |= !envelope.may_wait;
+            batch.envelopes.push(envelope.into());
+            if batch.bytes >= BATCH_BYTES {
                 self.send_to(node, std::mem::take(batch));
             }
         }
-        for (node, (_, batch)) in batches.into_iter().filter(|(_, (_, batch))| !batch.is_empty()) {
-            self.send_to(node, batch);
+        for (node, batch) in batches {
+            if !batch.envelopes.is_empty() {
+                self.send_to(node, batch);
+            }
         }
     }
 

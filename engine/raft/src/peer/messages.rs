@@ -4,6 +4,7 @@
 
 use protobuf::Message as _;
 use raft_rs::eraftpb::{Message, MessageType};
+use types::PeerRole;
 
 use crate::peer::{Outbox, Peer};
 use crate::transport::Envelope;
@@ -35,6 +36,7 @@ impl Peer {
         } else {
             is_vote_request(message)
         };
+        let entries = message.get_msg_type() == MessageType::MsgAppend;
         Some(Envelope {
             region: self.region.id,
             epoch: self.region.epoch,
@@ -43,6 +45,7 @@ impl Peer {
             session: self.session,
             message: bytes,
             region_bytes: if new { self.descriptor() } else { None },
+            may_wait: entries && !new && to.role == PeerRole::Learner,
         })
     }
 
@@ -60,6 +63,7 @@ impl Peer {
             session: self.session,
             message: Vec::new(),
             region_bytes: self.descriptor(),
+            may_wait: false,
         }
     }
 
