@@ -93,6 +93,9 @@ fn a_learner_joins_by_snapshot_follows_and_reads() {
     let state = rig.state(4, 1);
     assert!(state.index >= index);
     assert_eq!((state.get(b"a"), state.get(b"b")), (Some(1), Some(2)));
+    let unhurried = rig.cluster.messages_that_may_wait();
+    rig.write(1, "b", 3).unwrap();
+    assert!(rig.cluster.messages_that_may_wait() > unhurried, "nobody waits for the learner");
     rig.crash(4, false);
     rig.write(1, "c", 3).unwrap();
     rig.cluster.restart(4).unwrap();

@@ -283,6 +283,11 @@ impl SimCluster {
         self.wire.sent()
     }
 
+    /// Messages sent since the start that might have waited.
+    pub fn messages_that_may_wait(&self) -> u64 {
+        self.wire.unhurried()
+    }
+
     /// Separates the nodes named from all others, or joins all with none named.
     pub fn partition(&self, away: &[NodeId]) {
         self.wire.set_sides(away.iter().map(|node| (*node, 1)).collect());

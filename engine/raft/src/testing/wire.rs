@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use env::Random;
 use parking_lot::Mutex;
-use types::NodeId;
+use protobuf::Message as _;
+use raft_rs::eraftpb::{Message, MessageType};
+use types::{NodeId, PeerRole};
 
 use crate::transport::{Envelope, SnapshotReport, SnapshotStream, Transport};
 
@@ -33,6 +35,8 @@ struct State {
     sides: BTreeMap<NodeId, u64>,
     dropped_links: BTreeSet<(NodeId, NodeId)>,
     sent: u64,
+    /// Of these, how many might have waited.
+    unhurried: u64,
 }
 
 /// The network. Clones are the same.
@@ -51,6 +55,7 @@ impl Wire {
             sides: BTreeMap::new(),
             dropped_links: BTreeSet::new(),
             sent: 0,
+            unhurried: 0,
         })))
     }
 
@@ -93,10 +98,20 @@ impl Wire {
         self.0.lock().sent
     }
 
+    pub fn unhurried(&self) -> u64 {
+        self.0.lock().unhurried
+    }
+
     pub fn post(&self, from: NodeId, to: NodeId, parcel: Parcel) {
         let mut guard = self.0.lock();
         let state = &mut *guard;
         state.sent += 1;
+        if let Parcel::Message(envelope) = &parcel
+            && envelope.may_wait
+        {
+            assert!(is_for_a_learner(envelope), "somebody waits for {envelope:?}");
+            state.unhurried += 1;
+        }
         let side = |node| state.sides.get(&node).copied().unwrap_or(0);
         let cut = side(from) != side(to) || state.dropped_links.contains(&(from, to));
         if cut || (state.loss > 0.0 && state.random.chance(state.loss)) {
@@ -110,6 +125,12 @@ impl Wire {
         state.sequence += 1;
         state.under_way.insert((due, state.sequence), (to, parcel));
     }
+}
+
+/// Whether a message has entries for a learner, for which no commit waits.
+fn is_for_a_learner(envelope: &Envelope) -> bool {
+    let message = Message::parse_from_bytes(&envelope.message).unwrap_or_default();
+    envelope.to.role == PeerRole::Learner && message.get_msg_type() == MessageType::MsgAppend
 }
 
 struct Port {
