@@ -85,6 +85,9 @@ pub trait Groups: Send + Sync + 'static {
         groups.iter().map(|(region, term)| self.confirm(*region, *term)).collect()
     }
 
+    /// Sends at once what may wait: a learner has been informed how far to read, and waits for its entries.
+    fn hurry(&self) {}
+
     /// Resolves once this node has applied what the log of a group holds up to `index`.
     fn reached(&self, region: RegionId, index: u64) -> Pending<()>;
 

@@ -197,6 +197,10 @@ impl Groups for StoreHandle {
         self.board.confirm_all(groups)
     }
 
+    fn hurry(&self) {
+        self.board.transport.hurry();
+    }
+
     fn reached(&self, region: RegionId, index: u64) -> Pending<()> {
         if self.board.peers.read().get(&region).is_some_and(|peer| peer.applied.index >= index) {
             return at_once(Ok(()));

@@ -102,6 +102,9 @@ pub trait Transport: Send + Sync {
     /// Queues messages for their receivers' nodes; what does not fit is dropped.
     fn send(&self, messages: Vec<Envelope>);
 
+    /// Sends at once what may wait and still does.
+    fn hurry(&self) {}
+
     /// Starts to carry a snapshot, on a connection of its own so that messages do not wait behind
     /// it. The store has a few under way at a time, never two to one peer.
     fn send_snapshot(&self, stream: SnapshotStream);

@@ -80,7 +80,7 @@ pub(crate) async fn answer_all(
     let under_way = Arc::new(UnderWay::default());
     let taking = async {
         let mut incoming = Incoming::new();
-        while let Some((id, said)) = incoming.next(&stream).await? {
+        while let Some((id, said)) = incoming.next(&stream, || {}).await? {
             match said {
                 Said::Ask(service, payload) => {
                     let (answers, pipe) = (answers.clone(), pipe.clone());

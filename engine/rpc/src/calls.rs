@@ -126,13 +126,19 @@ impl Incoming {
         Incoming { codec: codec(), buffer: BytesMut::new() }
     }
 
-    /// The next frame; none at the end.
+    /// The next frame; none at the end. `arrived` is called for each part of one: a large one may be long on its way.
     ///
     /// # Errors
     ///
     /// `Invalid` for what is no frame of a call: nothing behind it can be read. `Unavailable` if the connection breaks.
-    pub(crate) async fn next(&mut self, stream: &TcpStream) -> Result<Option<(u64, Said)>> {
+    pub(crate) async fn next(
+        &mut self,
+        stream: &TcpStream,
+        arrived: impl Fn(),
+    ) -> Result<Option<(u64, Said)>> {
         loop {
+            // A connection that always has more would keep others on this thread from their turn.
+            tokio::task::consume_budget().await;
             if let Some(frame) = self.codec.decode(&mut self.buffer).map_err(not_a_frame)? {
                 return Said::decode(frame.freeze()).map(Some);
             }
@@ -142,7 +148,7 @@ impl Incoming {
             }
             match stream.try_read_buf(&mut self.buffer) {
                 Ok(0) => return Ok(None),
-                Ok(_) => {}
+                Ok(_) => arrived(),
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
                 Err(error) => return Err(broken(error)),
             }

@@ -197,20 +197,29 @@ fn never_arrived(status: &tonic::Status) -> bool {
     false
 }
 
+/// Whether the answer is a page of rows.
+fn has_pages(request: &txn::api::Request) -> bool {
+    match request {
+        txn::api::Request::Scan { .. } => true,
+        txn::api::Request::ByReplica(read) => has_pages(read),
+        _ => false,
+    }
+}
+
 #[async_trait]
 impl txn::RowTransport for RpcClient {
     async fn call(&self, node: NodeId, request: txn::api::Request) -> Result<txn::api::Response> {
         if let Some(own) = self.own.get().filter(|own| own.node == node) {
             let service = own.txn.upgrade().ok_or_else(stopped)?;
             // A service may answer without ever waiting: others on this thread have their turn all the same.
-            match &request {
-                txn::api::Request::Scan { .. } => tokio::task::yield_now().await,
-                _ => tokio::task::consume_budget().await,
+            match has_pages(&request) {
+                true => tokio::task::yield_now().await,
+                false => tokio::task::consume_budget().await,
             }
             return Ok(service.handle(request).await);
         }
         let address = self.book.get(node)?;
-        let pages = matches!(request, txn::api::Request::Scan { .. });
+        let pages = has_pages(&request);
         let payload = pack(&request, &self.channels)?;
         let answer = self.ask((&address, Service::Txn), pages, payload).await;
         unpack(&answer.map_err(|error| of(&format!("row node {node} at {address}"), error))?)

@@ -213,9 +213,8 @@ async fn keep(shared: Arc<Shared>, stream: Arc<TcpStream>) {
 async fn hand_out(shared: &Shared, stream: &TcpStream) -> Error {
     let mut incoming = Incoming::new();
     loop {
-        match incoming.next(stream).await {
+        match incoming.next(stream, || shared.heard.store(true, Ordering::Relaxed)).await {
             Ok(Some((id, said))) => {
-                shared.heard.store(true, Ordering::Relaxed);
                 let waiting = shared.calls.lock().waiting.remove(&id);
                 if let Some(waiting) = waiting {
                     // Whoever waited may have gone away since.

@@ -14,6 +14,7 @@ use tokio_util::task::TaskTracker;
 use super::*;
 use crate::answering::{Answers, answer_all};
 use crate::frames::Accepted;
+use crate::pipe::{MOST_WAITING, SMALL};
 use crate::testing::{listener, listener_again, soon};
 
 fn payload(number: u32, bytes: usize) -> Payload {
@@ -203,6 +204,58 @@ async fn a_call_may_take_longer_than_silence_where_somebody_is_there() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_answer_may_be_on_its_way_for_longer_than_silence() {
+    let (listener, address) = listener().await;
+    let line = Line::new(&address);
+    let (connection, accepted) = tokio::join!(open(&line), async {
+        let (stream, _) = listener.accept().await.unwrap();
+        frames::accept(stream).await.unwrap()
+    });
+    let Accepted::Calls(mut stream) = accepted else { panic!("no connection for calls") };
+    let answer = Said::Answer(payload(1, 100)).encode(1).unwrap();
+    let begun = std::time::Instant::now();
+    let slowly = async {
+        for (at, byte) in answer.iter().enumerate() {
+            if at > 0 && begun.elapsed() < LOOK * (SILENT_LOOKS + 1) {
+                tokio::time::sleep(LOOK / 4).await;
+            }
+            stream.write_all(&[*byte]).await.unwrap();
+        }
+    };
+    let (answered, ()) = tokio::join!(connection.call(Service::Txn, payload(1, 1)), slowly);
+    assert_eq!(answered.unwrap(), Some(payload(1, 100)));
+}
+
+#[test]
+fn what_ends_a_call_finds_room_behind_any_others() {
+    let pipe = Pipe::default();
+    while pipe.send(&[0; 1 << 20]) {}
+    assert!(!pipe.send(&[0; SMALL + 1]));
+    for said in [Said::Busy, Said::Failed, Said::Cancel] {
+        assert!(pipe.send(&said.encode(u64::MAX).unwrap()), "{said:?}");
+    }
+}
+
+/// Those who wait for room when a connection ends are not heard by anybody any more.
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_that_wait_for_room_end_with_the_connection() {
+    let (listener, address) = listener().await;
+    let line = Line::new(&address);
+    let (connection, accepted) = tokio::join!(open(&line), async {
+        let (stream, _) = listener.accept().await.unwrap();
+        frames::accept(stream).await.unwrap()
+    });
+    // More than three times of what may wait.
+    let calls = join_all((0..50).map(|_| connection.call(Service::Txn, payload(1, 1 << 20))));
+    let end = async {
+        until("calls that wait", || connection.shared.pipe.waiting() >= MOST_WAITING).await;
+        drop(accepted);
+    };
+    let (answers, ()) = soon("an end", async { tokio::join!(calls, end) }).await;
+    assert!(answers.iter().all(|answer| matches!(answer, Ok(None))), "{answers:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_program_that_knows_no_frames_is_asked_otherwise() {
     let (listener, address) = listener().await;
     let old = tokio::spawn(async move {
@@ -238,7 +291,7 @@ async fn a_slow_reader_gets_every_answer() {
         let mut incoming = Incoming::new();
         let mut seen = std::collections::BTreeSet::new();
         while seen.len() < 60 {
-            let (id, said) = incoming.next(&stream).await.unwrap().expect("an answer");
+            let (id, said) = incoming.next(&stream, || {}).await.unwrap().expect("an answer");
             assert_eq!(said, Said::Answer(payload(id as u32, 1 << 20)));
             seen.insert(id);
         }

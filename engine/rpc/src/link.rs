@@ -45,6 +45,11 @@ impl Link {
         }
     }
 
+    /// Sends at once what waits for others.
+    pub(crate) fn hurry(&self) {
+        self.0.hurry();
+    }
+
     /// Keeps a connection to the node for as long as this is polled.
     pub(crate) async fn run(self, node: NodeId, book: AddressBook, channels: Channels) {
         loop {

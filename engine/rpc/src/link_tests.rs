@@ -113,10 +113,13 @@ async fn what_may_wait_goes_soon_and_before_what_may_not() {
     for number in 3..6 {
         assert_eq!(next(&mut batches).await, number);
     }
-    // Nor does much of it wait.
     link.send(&batch(6, 10), true);
-    link.send(&batch(7, 100_000), true);
-    assert_eq!((next(&mut batches).await, next(&mut batches).await), (6, 7));
+    link.hurry();
+    assert_eq!((link.0.waiting(), next(&mut batches).await), (0, 6));
+    // Nor does much of it wait.
+    link.send(&batch(7, 10), true);
+    link.send(&batch(8, 100_000), true);
+    assert_eq!((next(&mut batches).await, next(&mut batches).await), (7, 8));
 }
 
 #[tokio::test(flavor = "multi_thread")]

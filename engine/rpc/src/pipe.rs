@@ -12,11 +12,13 @@ use bytes::{Buf, BytesMut};
 use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use types::{Error, Result};
 
 /// Most bytes that wait; one frame more may begin below.
 pub(crate) const MOST_WAITING: usize = 16 << 20;
+/// A frame of no more bytes always finds room: it says that a call has ended.
+pub(crate) const SMALL: usize = 13;
 /// Most bytes that are written while nobody else can add to what waits.
 const AT_ONCE: usize = 256 << 10;
 /// How long a frame for which nobody waits gathers others.
@@ -60,7 +62,7 @@ impl Out {
     }
 
     /// Writes what the connection takes of what has gathered; whether that was all.
-    fn write_gathered(&mut self) -> bool {
+    fn flush(&mut self) -> bool {
         self.gathering = false;
         let gathered = std::mem::take(&mut self.waiting);
         let rest = self.write(&gathered).len();
@@ -138,11 +140,11 @@ impl Pipe {
         let mut taken = true;
         if out.gathering {
             out.waiting.extend_from_slice(frame);
-            if out.write_gathered() {
+            if out.flush() {
                 return true;
             }
         } else if !out.waiting.is_empty() || out.stream.is_none() {
-            taken = out.waiting.len() < MOST_WAITING;
+            taken = out.waiting.len() < MOST_WAITING || frame.len() <= SMALL;
             if taken {
                 out.waiting.extend_from_slice(frame);
             }
@@ -175,12 +177,22 @@ impl Pipe {
         }
     }
 
-    /// As [`Pipe::send`], but waits for room: as long as the connection takes what waits, or until this is dropped.
+    /// Writes at once what gathers.
+    pub(crate) fn hurry(&self) {
+        let mut out = self.out.lock();
+        if out.gathering && !out.flush() {
+            drop(out);
+            self.work.notify_one();
+        }
+    }
+
+    /// As [`Pipe::send`], but waits for room: as long as the connection takes what waits, or until this is dropped. It is for
+    /// a pipe into one connection, and drops the frame once that has ended.
     pub(crate) async fn send_in_turn(&self, frame: &[u8]) {
         loop {
             // From here on no notification is missed.
             let room = self.room.notified();
-            if self.send(frame) {
+            if self.out.lock().stream.is_none() || self.send(frame) {
                 return;
             }
             room.await;
@@ -210,7 +222,8 @@ impl Pipe {
         while self.out.lock().gathering {
             tokio::select! {
                 () = &mut end => return,
-                () = self.work() => {}
+                // It may gather anew.
+                () = self.work() => end.as_mut().reset(Instant::now() + GATHER),
             }
         }
     }

@@ -90,6 +90,11 @@ impl Transport for NodeTransport {
         }
     }
 
+    fn hurry(&self) {
+        let links: Vec<Link> = self.links.lock().values().map(|(link, _)| link.clone()).collect();
+        links.iter().for_each(Link::hurry);
+    }
+
     fn send_snapshot(&self, stream: SnapshotStream) {
         let (book, channels) = (self.book.clone(), self.channels.clone());
         self.runtime.spawn(async move {

@@ -336,6 +336,7 @@ async fn who_has_applied_a_timestamp_need_not_ask_for_it_again() {
     let (reads, read) = cluster.read("a", then);
     assert_eq!(read.await.unwrap().unwrap(), Some(vec![1]));
     assert_eq!(counts(&reads), (0, 1, 1));
+    assert_eq!(cluster.leading.hurried.load(Ordering::SeqCst), 1, "its entries are not waited for");
     cluster.link.cut.store(true, Ordering::SeqCst);
     let (reads, read) = cluster.read("a", then);
     assert_eq!(read.await.unwrap().unwrap(), Some(vec![1]));

@@ -136,7 +136,7 @@ impl Run {
         let mut steady = SteadyRecorder::default();
         let slow = meter.between(self.begin, Instant::now());
         for [from, to] in self.spans.iter().flat_map(|spans| std::mem::take(&mut *spans.lock())) {
-            steady.record(to - from, hiccups::meets(&slow, from, to));
+            steady.record(to - from, hiccups::meets(&slow, from));
         }
         meter.between(self.begin, self.end).iter().for_each(|[from, to]| steady.slow(*to - *from));
         steady

@@ -110,6 +110,9 @@ impl TxnService {
         bounded("commits under way", self.in_flight.pass_range(start, end, ts)).await?;
         self.reach(&status, ts).await?;
         self.still_leads(&status)?;
-        Ok(Response::Applied(self.store.expect_region(region)?.applied.index))
+        let applied = self.store.expect_region(region)?.applied.index;
+        // Entries for learners gather; now somebody waits for them.
+        self.groups.hurry();
+        Ok(Response::Applied(applied))
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use env::Random;
@@ -59,6 +59,8 @@ pub struct SimGroups {
     pub uncommitted: AtomicBool,
     /// The log cannot be written for now: a fault is shown, and nothing is taken in.
     pub full: AtomicBool,
+    /// How often what may wait was sent at once.
+    pub hurried: AtomicUsize,
     state: Mutex<State>,
     this: std::sync::Weak<SimGroups>,
 }
@@ -80,6 +82,7 @@ impl SimGroups {
             held,
             uncommitted,
             full,
+            hurried: AtomicUsize::new(0),
             state,
             this: this.clone(),
         })
@@ -312,6 +315,10 @@ impl Groups for SimGroups {
             }
         }
         .boxed()
+    }
+
+    fn hurry(&self) {
+        self.hurried.fetch_add(1, Ordering::SeqCst);
     }
 
     fn confirm(&self, region: RegionId, term: u64) -> Option<Pending<()>> {

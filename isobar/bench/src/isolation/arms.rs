@@ -240,7 +240,9 @@ impl Bench {
         let lag = Lag::watch(self.cluster.online.clone(), self.database_lag());
         let time = self.args.time / turns;
         let open = self.phase(self.open(time), time, draws, label).await;
-        part.lag.extend(lag.stop().await);
+        // What comes before is the warm-up's, and the backlog of the turn before it.
+        let measured = before.0 + Duration::from_secs_f64(self.args.warmup);
+        part.lag.extend(lag.stop().await.into_iter().filter(|(at, _)| *at >= measured));
         let after = processes::read_all(&self.watched(part.companion.as_ref()));
         let seconds = before.0.elapsed().as_secs_f64();
         self.add_used(part, &before.1, &after);

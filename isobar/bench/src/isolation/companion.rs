@@ -269,7 +269,8 @@ mod tests {
         companion.hold();
         until(pid, true).await;
         drop(companion);
-        let mut companion = shell("echo '{\"event\":\"ready\"}'; cat");
+        // Without a child: a shell that waits for one to begin is not seen to be held.
+        let mut companion = shell("echo '{\"event\":\"ready\"}'; read end");
         companion.ready(Duration::from_secs(10)).await.unwrap();
         let pid = companion.pid();
         companion.hold();

@@ -90,7 +90,8 @@ pub fn cannot_show(cluster: &Cluster, pinning: &Pinning) -> Vec<String> {
 /// What the number of transactions forbids to read out of the highest percentiles.
 pub fn few_transactions(samples: &[crate::report::Sample]) -> Option<String> {
     let seen = |sample: &crate::report::Sample| -> u64 {
-        sample.open.kinds.values().map(|kind| kind.transactions).sum()
+        let all: u64 = sample.open.kinds.values().map(|kind| kind.transactions).sum();
+        all.saturating_sub(sample.open.steady.as_ref().map_or(0, |steady| steady.left_out))
     };
     let least = samples.iter().map(seen).min()?;
     let which = match least {

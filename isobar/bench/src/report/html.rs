@@ -267,8 +267,9 @@ fn latency_section(out: &mut String, report: &Report) {
     );
     if report.arms.iter().any(|arm| !arm.with_hiccups_ms.is_empty()) {
         out.push_str(
-            " The machine's own speed was watched: what met a hiccup of it, a stretch in which the same small work took three \
-             times its processor time, is left out, in all arms alike. The table has the latencies with it, too.",
+            " The machine's own speed was watched: what was to start in or close to a hiccup of it, a stretch in which the same \
+             small work took three times its processor time, is left out, in all arms alike. The table has the latencies \
+             with it, too.",
         );
     }
     out.push_str("</p><div class=\"pair\">");
