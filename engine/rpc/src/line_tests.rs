@@ -85,6 +85,18 @@ async fn open(line: &Line) -> Arc<Connection> {
     soon("a connection", line.connection()).await.unwrap().expect("frames are known")
 }
 
+/// A connection, and its other end, at which nobody answers.
+async fn to_nobody() -> (Arc<Connection>, TcpStream) {
+    let (listener, address) = listener().await;
+    let line = Line::new(&address);
+    let (connection, accepted) = tokio::join!(open(&line), async {
+        let (stream, _) = listener.accept().await.unwrap();
+        frames::accept(stream).await.unwrap()
+    });
+    let Accepted::Calls(stream) = accepted else { panic!("no connection for calls") };
+    (connection, stream)
+}
+
 async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     soon(what, async {
         while !holds() {
@@ -177,13 +189,7 @@ async fn calls_end_with_the_connection_and_the_next_one_opens_another() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_says_nothing_is_given_up() {
-    let (listener, address) = listener().await;
-    let line = Line::new(&address);
-    let (connection, accepted) = tokio::join!(open(&line), async {
-        let (stream, _) = listener.accept().await.unwrap();
-        frames::accept(stream).await.unwrap()
-    });
-    let Accepted::Calls(_stopped) = accepted else { panic!("no connection for calls") };
+    let (connection, _stopped) = to_nobody().await;
     let call = connection.call(Service::Txn, payload(1, 1));
     assert_eq!(soon("the end", call).await.unwrap(), None);
     assert!(!connection.is_open());
@@ -205,13 +211,7 @@ async fn a_call_may_take_longer_than_silence_where_somebody_is_there() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_may_be_on_its_way_for_longer_than_silence() {
-    let (listener, address) = listener().await;
-    let line = Line::new(&address);
-    let (connection, accepted) = tokio::join!(open(&line), async {
-        let (stream, _) = listener.accept().await.unwrap();
-        frames::accept(stream).await.unwrap()
-    });
-    let Accepted::Calls(mut stream) = accepted else { panic!("no connection for calls") };
+    let (connection, mut stream) = to_nobody().await;
     let answer = Said::Answer(payload(1, 100)).encode(1).unwrap();
     let begun = std::time::Instant::now();
     let slowly = async {
@@ -239,17 +239,12 @@ fn what_ends_a_call_finds_room_behind_any_others() {
 /// Those who wait for room when a connection ends are not heard by anybody any more.
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_that_wait_for_room_end_with_the_connection() {
-    let (listener, address) = listener().await;
-    let line = Line::new(&address);
-    let (connection, accepted) = tokio::join!(open(&line), async {
-        let (stream, _) = listener.accept().await.unwrap();
-        frames::accept(stream).await.unwrap()
-    });
+    let (connection, stream) = to_nobody().await;
     // More than three times of what may wait.
     let calls = join_all((0..50).map(|_| connection.call(Service::Txn, payload(1, 1 << 20))));
     let end = async {
         until("calls that wait", || connection.shared.pipe.waiting() >= MOST_WAITING).await;
-        drop(accepted);
+        drop(stream);
     };
     let (answers, ()) = soon("an end", async { tokio::join!(calls, end) }).await;
     assert!(answers.iter().all(|answer| matches!(answer, Ok(None))), "{answers:?}");
