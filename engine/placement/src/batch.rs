@@ -68,7 +68,8 @@ impl<Q: Send + 'static, A: Send + 'static> Batcher<Q, A> {
     }
 
     fn join(&self, query: Q) -> Place<Q, A> {
-        let joinable = !(self.0.wait)().is_zero();
+        // More calls of the same task are about to follow, or others may within the wait.
+        let joinable = raft::is_together() || !(self.0.wait)().is_zero();
         let mut line = self.0.line.lock();
         let free = line.busy < self.0.most;
         line.busy += usize::from(free);
@@ -234,6 +235,19 @@ mod tests {
         }
         assert_eq!(answered(later).await, Ok(50));
         assert_eq!(answered(called(&batcher, 6)).await, Ok(60), "nothing is under way any more");
+    }
+
+    #[tokio::test]
+    async fn calls_that_one_task_makes_at_once_are_one_batch() {
+        let (batcher, gate, sizes) = gated();
+        gate.add_permits(2);
+        let calls = futures::future::join_all([2, 3, 4].map(|query| batcher.call(query)));
+        let mut calls = std::pin::pin!(calls);
+        let answers =
+            std::future::poll_fn(|context| raft::together(|| calls.as_mut().poll(context)));
+        assert_eq!(answers.await, [Ok(20), Ok(30), Ok(40)]);
+        assert_eq!(*sizes.lock(), [3]);
+        assert_eq!(batcher.call(5).await, Ok(50), "nothing is under way any more");
     }
 
     #[tokio::test]

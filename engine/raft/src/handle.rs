@@ -23,6 +23,7 @@ use crate::peer::describe_panic;
 use crate::reply::{Reply, at_once, reply_channel};
 use crate::snapshot::{SpoolDir, SpoolWriter, Spooled};
 use crate::store::Store;
+use crate::together::{self, Proposal};
 use crate::transport::Envelope;
 use crate::work::{Job, Returned, Worker, Writing, purge};
 
@@ -33,10 +34,10 @@ const ROUND_MAIL: usize = 1024;
 /// Threads for work beside the loop.
 const HELPERS: usize = 2;
 
-enum Mail {
+pub(crate) enum Mail {
     Messages(Vec<Envelope>),
     Snapshot(Box<Spooled>),
-    Propose(RegionId, u64, Vec<u8>, Reply<Position>),
+    Propose(Vec<Proposal>),
     ReadIndex(RegionId, Reply<u64>),
     Reached(RegionId, u64, Reply<()>),
     Membership(RegionId, Vec<Peer>, Reply<Region>),
@@ -149,15 +150,17 @@ impl StoreHandle {
         let (reply, pending) = reply_channel(what);
         match self.mail.try_send(mail(reply)) {
             Ok(()) => pending,
-            Err(TrySendError::Full(_)) => at_once(Err(Error::Unavailable(
-                "the Raft store has too many requests waiting: retry later".to_owned(),
-            ))),
+            Err(TrySendError::Full(_)) => at_once(Err(full())),
             Err(TrySendError::Disconnected(_)) => at_once(Err(stopped())),
         }
     }
 }
 
-fn stopped() -> Error {
+pub(crate) fn full() -> Error {
+    Error::Unavailable("the Raft store has too many requests waiting: retry later".to_owned())
+}
+
+pub(crate) fn stopped() -> Error {
     Error::Unavailable("the Raft store of this node has stopped".to_owned())
 }
 
@@ -179,7 +182,9 @@ impl Groups for StoreHandle {
     }
 
     fn propose(&self, region: RegionId, term: u64, data: Vec<u8>) -> Pending<Position> {
-        self.submit("a proposal", |reply| Mail::Propose(region, term, data, reply))
+        let (reply, pending) = reply_channel("a proposal");
+        together::propose(&self.mail, Proposal { region, term, data, reply });
+        pending
     }
 
     fn read_index(&self, region: RegionId) -> Pending<u64> {
@@ -298,7 +303,11 @@ fn deliver(store: &mut Store, mail: Mail) -> bool {
     match mail {
         Mail::Messages(messages) => store.step(messages),
         Mail::Snapshot(spooled) => store.receive_snapshot(*spooled),
-        Mail::Propose(region, term, data, reply) => store.propose(region, term, data, reply),
+        Mail::Propose(proposals) => {
+            for Proposal { region, term, data, reply } in proposals {
+                store.propose(region, term, data, reply);
+            }
+        }
         Mail::ReadIndex(region, reply) => store.read_index(region, reply),
         Mail::Reached(region, index, reply) => store.reached(region, index, reply),
         Mail::Membership(region, peers, reply) => store.change_membership(region, peers, reply),

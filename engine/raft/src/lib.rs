@@ -34,6 +34,7 @@ mod storage;
 mod store;
 mod survivors;
 mod synced;
+mod together;
 mod work;
 
 pub use config::{Participation, StoreConfig, TICK};
@@ -48,5 +49,6 @@ pub use offline::{Alone, Offline, Replica};
 pub use snapshot::{SpoolWriter, Spooled};
 pub use store::{Store, StoreDisk};
 pub use survivors::{FAR, Outcome, decide};
+pub use together::{is_together, together};
 pub use transport::{Envelope, Session, SnapshotReport, SnapshotStream, Transport};
 pub use work::{Inline, Job, Returned, Worker, Writing};

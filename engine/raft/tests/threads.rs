@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::{put, region};
-use env::{Disk, RealClock, RealDisk};
+use env::{Disk, RealClock, RealDisk, SimDisk};
 use futures::executor::block_on;
 use parking_lot::RwLock;
 use raft::testing::EchoMachines;
@@ -69,11 +69,14 @@ impl Nodes {
 
     fn start_one(&mut self, node: NodeId) {
         let dir = self.root.path().join(node.to_string());
-        RealDisk.create_dir_all(&dir).unwrap();
+        self.start_on(node, store_disk(&dir));
+    }
+
+    fn start_on(&mut self, node: NodeId, disk: StoreDisk) {
         let machines = self.machines.entry(node).or_default().clone();
         let router = Arc::new(self.router.clone());
         let handle = StoreHandle::start(Arc::new(RealClock::new()), |worker| {
-            let (config, disk) = (StoreConfig::new(node), store_disk(&dir));
+            let config = StoreConfig::new(node);
             Store::open(config, disk, Box::new(machines), router, worker)
         });
         self.router.0.write().insert(node, handle.unwrap());
@@ -100,6 +103,7 @@ impl Nodes {
 }
 
 fn store_disk(dir: &Path) -> StoreDisk {
+    RealDisk.create_dir_all(dir).unwrap();
     StoreDisk {
         disk: Arc::new(RealDisk),
         log_dir: dir.join("log"),
@@ -167,6 +171,39 @@ fn a_stopped_store_answers_with_an_error() {
     leader.shutdown();
     assert!(block_on(leader.propose(1, term, put("a", 1))).is_err());
     assert!(block_on(leader.read_index(1)).is_err());
+}
+
+#[test]
+fn proposals_to_many_groups_made_together_are_one_write() {
+    const GROUPS: u64 = 8;
+    let (mut nodes, disk) = (Nodes::start(&[]), SimDisk::new());
+    let (counted, shadow) = (Arc::new(disk.clone()), Some(nodes.root.path().to_owned()));
+    nodes.start_on(1, StoreDisk { disk: counted, shadow, ..store_disk(nodes.root.path()) });
+    let store = nodes.handle(1);
+    for id in 1..=GROUPS {
+        let (start, end) = (vec![id as u8, 0], vec![id as u8, 1]);
+        block_on(store.create(types::Region { start, end, ..region(id, &[1]) })).unwrap();
+    }
+    let terms: Vec<_> = (1..=GROUPS).map(|id| nodes.leader(id).status(id).unwrap().term).collect();
+    let propose = |value| {
+        let each = (1..).zip(&terms).map(|(id, term)| {
+            let command = raft::testing::EchoCommand::Put { key: vec![id as u8, 0, 1], value };
+            store.propose(id, *term, command.encode().unwrap())
+        });
+        each.collect::<Vec<_>>()
+    };
+    for round in 0..50 {
+        let before = disk.syncs();
+        let pending = raft::together(|| propose(round));
+        assert!(!raft::is_together());
+        for answer in pending {
+            block_on(answer).unwrap();
+        }
+        assert_eq!(disk.syncs() - before, 1, "round {round}");
+    }
+    store.shutdown();
+    let after = raft::together(|| propose(50));
+    assert!(after.into_iter().all(|answer| block_on(answer).is_err()));
 }
 
 /// Not a check: prints what one machine does. `cargo test -- --ignored --nocapture`.

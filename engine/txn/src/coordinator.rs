@@ -6,6 +6,8 @@
 //! An outcome is learned or forced at the primary, never guessed.
 
 use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -240,7 +242,9 @@ impl Plan {
         let mut locking = stream::iter(locking).buffer_unordered(PARALLEL);
         let mut outcome = Ok(FirstPhase::Locked(Timestamp::ZERO));
         // One that fails, or finds the transaction committed, decides for all.
-        while let (Ok(FirstPhase::Locked(from)), Some(next)) = (&outcome, locking.next().await) {
+        while let (Ok(FirstPhase::Locked(from)), Some(next)) =
+            (&outcome, together(locking.next()).await)
+        {
             outcome = next.map(|next| FirstPhase::Locked(*from).and(next));
         }
         drop(locking);
@@ -465,7 +469,8 @@ impl Plan {
                     calls.push(call.boxed());
                 }
             }
-            let answers: Vec<_> = stream::iter(calls).buffered(PARALLEL).collect().await;
+            let answers = stream::iter(calls).buffered(PARALLEL).collect();
+            let answers: Vec<_> = together(answers).await;
             left = Vec::new();
             let mut passed = None;
             for (keys, answer) in answers {
@@ -514,6 +519,13 @@ impl Sent {
         let sent = self.0.into_iter().filter(|(_, touched)| touched.load(Ordering::Acquire));
         sent.flat_map(|(keys, _)| keys).collect()
     }
+}
+
+/// Waits for something that asks many regions: what those that are led by this process write leaves as one, and is on its
+/// disk by one sync.
+async fn together<F: Future>(asks_many: F) -> F::Output {
+    let mut asks_many = pin!(asks_many);
+    poll_fn(|context| raft::together(|| asks_many.as_mut().poll(context))).await
 }
 
 /// The keys of a batch, not sent yet.
