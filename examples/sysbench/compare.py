@@ -37,10 +37,11 @@ TICK = os.sysconf("SC_CLK_TCK")
 
 class Server:
     """A server with a database `sb`: `port`, and the process whose descendants do its work; `entries` counts those of its
-    Raft logs."""
+    Raft logs, `runs` those of sysbench."""
 
     def __init__(self, name: str, port: int, process: int, entries: Callable[[], int] | None = None):
         self.name, self.port, self.process, self.entries = name, port, process, entries
+        self.runs = 0
 
     def processor_seconds(self) -> dict[str, float]:
         """Processor time of each of its processes, by name."""
@@ -131,7 +132,9 @@ def sysbench(server: Server, options: argparse.Namespace, script: str, step: str
     """Output of one step of a sysbench script."""
     words = ["sysbench", script, "--db-driver=mysql", "--mysql-host=127.0.0.1", f"--mysql-port={server.port}"]
     words += ["--mysql-user=root", "--mysql-db=sb", f"--tables={options.tables}", f"--table-size={options.rows}"]
-    words += [f"--threads={threads}", f"--time={seconds}", "--rand-seed=7", step]
+    # What an earlier run has written already would not be written again.
+    server.runs += 1
+    words += [f"--threads={threads}", f"--time={seconds}", f"--rand-seed={server.runs}", step]
     done = subprocess.run(words, capture_output=True, text=True, timeout=seconds + 300)
     if done.returncode != 0:
         raise SystemExit(f"sysbench {script} {step} at {server.name}: {done.stdout[-1500:]}{done.stderr[-500:]}")

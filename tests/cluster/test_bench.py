@@ -145,7 +145,7 @@ def test_a_table_that_is_not_there_is_an_error_before_the_load(cluster: Cluster)
 
 
 def isolation(isobar: Path, *more: object) -> list[str]:
-    short = ["--tables", 2, "--rows", 2_000, "--threads", 4, "--rate", 5, "--warmup", 0.5, "--time", 3]
+    short = ["--tables", 2, "--rows", 2_000, "--threads", 4, "--warmup", 0.5, "--time", 3]
     base = [isobar, "bench", "isolation", "--port-base", free_port_base(), *short, "--throughput-time", 2, *more]
     return [str(part) for part in base]
 
@@ -156,7 +156,8 @@ def test_a_short_proof_of_isolation_has_every_arm(isobar: Path, jar: Path, tmp_p
     command = f"{sys.executable} {spark} --jar {jar} --endpoints {{endpoints}} --database {{database}} --tables {{tables}}"
     files = ["--json", tmp_path / "i.json", "--html", tmp_path / "i.html"]
     limits = ["--limit", "p95<=5%", "--limit", "throughput<=3%"]
-    command_line = isolation(isobar, "--rounds", 1, "--timeline", 2, "--spark-command", command, *files, *limits)
+    load = ["--workload", "single-row", "--rate", 50]
+    command_line = isolation(isobar, *load, "--rounds", 1, "--timeline", 2, "--spark-command", command, *files, *limits)
     done = subprocess.run(command_line, capture_output=True, text=True, timeout=380, cwd=ROOT)
     # One round has no interval.
     assert done.returncode == 2, done.stdout + done.stderr
@@ -175,6 +176,8 @@ def test_a_short_proof_of_isolation_has_every_arm(isobar: Path, jar: Path, tmp_p
     for arm in ("rows", "columns", "spark"):
         rates = results[arm]["batch_rows_per_second"]
         assert set(rates) == {"scan", "aggregate"} and results[arm]["batch_errors"] == 0, results[arm]
+    # In each arm, and not in the first of a turn alone, a fifth of the transactions has something to write: 4 KiB and more.
+    assert all(sample["written_mb"]["row-1"] > 0.02 for sample in report["samples"]), report["samples"]
     assert report["control"]["cpu"] > 0.01 and results["control"]["cpu"]["batch"]["mean"] > 0.01
     assert report["violations"] == []
     assert {"row-1", "sql-batch", "columnar-1", "driver"} <= set(report["pinning"]["processes"])

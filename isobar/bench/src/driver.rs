@@ -93,7 +93,9 @@ pub struct Settings {
     pub warmup: Duration,
     /// The measured part.
     pub time: Duration,
-    /// Of all draws.
+    /// Of when transactions arrive.
+    pub arrivals_seed: u64,
+    /// Of what they do. Who drives the same tables twice gives another one: an UPDATE to what is there already writes nothing.
     pub seed: u64,
     /// A transaction that takes longer is an error, and its connection is closed.
     pub transaction_timeout: Duration,
@@ -235,7 +237,7 @@ pub async fn record<W: Work>(
     let queue = match settings.pace {
         Pace::Closed => None,
         Pace::Open { rate, arrivals, most_behind } => {
-            let random = stream(settings.seed, u64::MAX);
+            let random = stream(settings.arrivals_seed, u64::MAX);
             let most = (rate * most_behind.as_secs_f64()).ceil().max(1.0) as usize;
             let queue = schedule::start(start, run.end, rate, arrivals, most, random, halt.clone());
             Some(Arc::new(queue.map_err(DriveError::Thread)?))

@@ -161,6 +161,7 @@ async fn measure(args: &Args, stage: &Stage, stop: &CancellationToken) -> Result
         connections: args.connections as usize,
         warmup: seconds("--warmup", args.warmup)?,
         time: seconds("--time", args.time)?,
+        arrivals_seed: args.seed,
         seed: args.seed,
         transaction_timeout: Duration::from_secs(30),
         meter: None,

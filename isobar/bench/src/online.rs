@@ -44,7 +44,7 @@ pub struct WorkloadArgs {
     /// TPC-C with the standard's keying and think times (closed loop)
     #[arg(long)]
     pub think: bool,
-    /// Of everything that is drawn
+    /// Of everything that is drawn. The same one again has an UPDATE find what it would write: it writes nothing then
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
 }
@@ -307,6 +307,7 @@ fn settings(args: &Args, workload: &Workload) -> Result<Settings> {
         connections: args.threads as usize,
         warmup: seconds("--warmup", args.warmup)?,
         time: seconds("--time", args.time)?,
+        arrivals_seed: args.workload.seed,
         seed: args.workload.seed,
         transaction_timeout: seconds("--timeout", args.timeout)?,
         meter: None,

@@ -77,6 +77,7 @@ fn open(rate: f64, behind: u64) -> Settings {
         connections: 4,
         warmup: Duration::from_millis(200),
         time: Duration::from_secs(2),
+        arrivals_seed: 1,
         seed: 1,
         transaction_timeout: Duration::from_secs(5),
         meter: None,

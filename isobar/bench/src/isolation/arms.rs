@@ -45,6 +45,8 @@ pub struct Bench {
     /// Online transactions per second.
     pub rate: f64,
     attached: Option<bool>,
+    /// Parts of load so far.
+    driven: u64,
     /// What the batch side used: learners alone, and with the batch on columns.
     idle: Vec<Used>,
     busy: Vec<Used>,
@@ -69,6 +71,7 @@ impl Bench {
             stop,
             rate: 0.0,
             attached: None,
+            driven: 0,
             idle: Vec::new(),
             busy: Vec::new(),
             traffic: Vec::new(),
@@ -93,14 +96,18 @@ impl Bench {
         self.cluster.close().await;
     }
 
-    /// `draws`: which random numbers are drawn, of arrivals and of what transactions do.
-    fn settings(&self, pace: Pace, time: f64, draws: u64) -> Settings {
+    /// `draws`: which random numbers are drawn for arrivals. What transactions do is another draw each time: the second
+    /// arm to write the same values would write nothing.
+    fn settings(&mut self, pace: Pace, time: f64, draws: u64) -> Settings {
+        self.driven += 1;
+        let seed = |number: u64| self.args.workload.seed.wrapping_add(number << 20);
         Settings {
             pace,
             connections: self.args.threads as usize,
             warmup: Duration::from_secs_f64(self.args.warmup),
             time: Duration::from_secs_f64(time),
-            seed: self.args.workload.seed.wrapping_add(draws << 20),
+            arrivals_seed: seed(draws),
+            seed: seed(self.driven),
             transaction_timeout: TRANSACTION,
             meter: Some(self.meter.clone()),
         }
@@ -115,7 +122,7 @@ impl Bench {
         }
     }
 
-    async fn phase(&self, pace: Pace, time: f64, draws: u64, label: &str) -> Result<Recorded> {
+    async fn phase(&mut self, pace: Pace, time: f64, draws: u64, label: &str) -> Result<Recorded> {
         let settings = self.settings(pace, time, draws);
         Ok(record(self.work.clone(), &settings, &self.stop, output::progress(label)).await?)
     }
@@ -215,8 +222,8 @@ impl Bench {
         output::note(&format!("  {} turns of {}", self.args.turns, names.join(", ")));
         let started = clock.elapsed().as_secs_f64();
         for turn in 0..self.args.turns {
-            // The same for all arms of a turn, whose bursts are then no difference between them (common random numbers,
-            // as in simulation), and others in each turn.
+            // Arrivals are the same for all arms of a turn, whose bursts are then no difference between them (common random
+            // numbers, as in simulation), and others in each turn.
             let draws = (round as u64 * u64::from(self.args.turns) + u64::from(turn)) * 2;
             parts.shuffle(random);
             for part in &mut parts {
