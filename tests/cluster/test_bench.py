@@ -208,7 +208,7 @@ def check_page(page: str, report: dict) -> None:
 
 def test_an_interrupt_leaves_nothing_behind(isobar: Path, tmp_path: Path):
     data = tmp_path / "data"
-    command = isolation(isobar, "--no-spark", "--data", data, "--json", tmp_path / "i.json")
+    command = isolation(isobar, "--rate", 5, "--no-spark", "--data", data, "--json", tmp_path / "i.json")
     running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=ROOT)
     ours = lambda: [entry for entry in Path("/proc").glob("[0-9]*/cmdline") if names(entry, str(data))]  # noqa: E731
     try:
