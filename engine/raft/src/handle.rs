@@ -19,11 +19,12 @@ use crate::config::{Participation, TICK};
 use crate::groups::{Groups, PeerStatus, Pending};
 use crate::log::RaftLog;
 use crate::machine::Position;
+use crate::mail::{Mail, Proposal, full, stopped};
 use crate::peer::describe_panic;
 use crate::reply::{Reply, at_once, reply_channel};
-use crate::snapshot::{SpoolDir, SpoolWriter, Spooled};
+use crate::snapshot::{SpoolDir, SpoolWriter};
 use crate::store::Store;
-use crate::together::{self, Proposal};
+use crate::together;
 use crate::transport::Envelope;
 use crate::work::{Job, Returned, Worker, Writing, purge};
 
@@ -33,24 +34,6 @@ const MAILBOX: usize = 16_384;
 const ROUND_MAIL: usize = 1024;
 /// Threads for work beside the loop.
 const HELPERS: usize = 2;
-
-pub(crate) enum Mail {
-    Messages(Vec<Envelope>),
-    Snapshot(Box<Spooled>),
-    Propose(Vec<Proposal>),
-    ReadIndex(RegionId, Reply<u64>),
-    Reached(RegionId, u64, Reply<()>),
-    Membership(RegionId, Vec<Peer>, Reply<Region>),
-    Transfer(RegionId, PeerId),
-    Create(Box<Region>, Reply<()>),
-    Destroy(RegionId, Reply<()>),
-    Returned(Box<Returned>),
-    Written(Box<Writing>),
-    Purged(Vec<RegionId>),
-    Participate(Participation),
-    Lose(RegionId, String),
-    Stop,
-}
 
 /// Reaches a store that runs on its own thread. Clones reach the same store.
 #[derive(Clone)]
@@ -154,14 +137,6 @@ impl StoreHandle {
             Err(TrySendError::Disconnected(_)) => at_once(Err(stopped())),
         }
     }
-}
-
-pub(crate) fn full() -> Error {
-    Error::Unavailable("the Raft store has too many requests waiting: retry later".to_owned())
-}
-
-pub(crate) fn stopped() -> Error {
-    Error::Unavailable("the Raft store of this node has stopped".to_owned())
 }
 
 impl Groups for StoreHandle {

@@ -23,6 +23,7 @@ mod lifecycle;
 mod log;
 mod logging;
 mod lost;
+mod mail;
 mod membership;
 mod offline;
 mod peer;

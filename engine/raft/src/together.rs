@@ -7,19 +7,9 @@
 use std::cell::RefCell;
 
 use crossbeam_channel::{Sender, TrySendError};
-use types::{Error, RegionId};
+use types::Error;
 
-use crate::handle::{Mail, full, stopped};
-use crate::machine::Position;
-use crate::reply::Reply;
-
-/// An entry to be appended in a term, and who waits for it.
-pub(crate) struct Proposal {
-    pub region: RegionId,
-    pub term: u64,
-    pub data: Vec<u8>,
-    pub reply: Reply<Position>,
-}
+use crate::mail::{Mail, Proposal, full, stopped};
 
 /// What was proposed to a store.
 type Kept = (Sender<Mail>, Vec<Proposal>);
