@@ -19,6 +19,7 @@ pub(crate) struct Proposal {
     pub reply: Reply<Position>,
 }
 
+/// What is taken between two rounds, in the order it came.
 pub(crate) enum Mail {
     Messages(Vec<Envelope>),
     Snapshot(Box<Spooled>),
@@ -37,10 +38,12 @@ pub(crate) enum Mail {
     Stop,
 }
 
+/// Of a mailbox that takes no more for now.
 pub(crate) fn full() -> Error {
     Error::Unavailable("the Raft store has too many requests waiting: retry later".to_owned())
 }
 
+/// Of a mailbox that nobody empties any more.
 pub(crate) fn stopped() -> Error {
     Error::Unavailable("the Raft store of this node has stopped".to_owned())
 }

@@ -339,7 +339,7 @@ async fn a_secondary_that_has_committed_says_so_until_nobody_asks() {
 async fn who_may_not_read_such_locks_is_sent_none() {
     let world = world().await;
     world.async_commits.store(false, Ordering::Relaxed);
-    let watched = Arc::new(Watched { link: world.link(), asynchronous: AtomicU64::default() });
+    let watched = Watched::of(&world);
     let client = TxnClient::new(watched.clone(), Arc::new(Known(world.clone())));
     put_all(&client, 1).await.unwrap();
     assert_eq!((rows(&world).await, watched.asynchronous.load(Ordering::SeqCst)), (vec![1; 3], 0));
@@ -347,10 +347,29 @@ async fn who_may_not_read_such_locks_is_sent_none() {
     assert_eq!((rows(&world).await, watched.asynchronous.load(Ordering::SeqCst)), (vec![2; 3], 3));
 }
 
-/// Counts first phases of asynchronous commits.
+/// So that leaders in this process write it as one.
+#[tokio::test]
+async fn both_phases_ask_all_regions_together() {
+    let world = world().await;
+    let watched = Watched::of(&world);
+    let client = TxnClient::new(watched.clone(), Arc::new(Known(world.clone())));
+    put_all(&client.with_async_commits(|| true), 1).await.unwrap();
+    assert_eq!(rows(&world).await, [1; 3]);
+    assert_eq!(*watched.together.lock(), [true; 6], "a request of each phase for each region");
+}
+
+/// Counts first phases of asynchronous commits, and notes of both phases whether they were asked together.
 struct Watched {
     link: Arc<Link>,
     asynchronous: AtomicU64,
+    together: Mutex<Vec<bool>>,
+}
+
+impl Watched {
+    fn of(world: &Arc<World>) -> Arc<Self> {
+        let (asynchronous, together) = (AtomicU64::default(), Mutex::default());
+        Arc::new(Watched { link: world.link(), asynchronous, together })
+    }
 }
 
 #[async_trait]
@@ -358,6 +377,9 @@ impl RowTransport for Watched {
     async fn call(&self, node: NodeId, request: Request) -> Result<Response> {
         if matches!(request, Request::PrewriteAsync { .. }) {
             self.asynchronous.fetch_add(1, Ordering::SeqCst);
+        }
+        if matches!(request, Request::PrewriteAsync { .. } | Request::Commit { .. }) {
+            self.together.lock().push(raft::is_together());
         }
         self.link.call(node, request).await
     }
