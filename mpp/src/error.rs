@@ -220,7 +220,9 @@ impl From<Error> for MppError {
             Error::Timeout { .. } => MppCode::Timeout,
             Error::Corrupt(_) => MppCode::Corrupt,
             // Not for another try.
-            Error::Cancelled(_) | Error::OutcomeUnknown { .. } => MppCode::Cancelled,
+            Error::Cancelled(_) | Error::OutcomeUnknown { .. } | Error::Throttled(_) => {
+                MppCode::Cancelled
+            }
             Error::Revoked(_) => MppCode::Unavailable,
             Error::NotLeader { .. }
             | Error::Conflict { .. }

@@ -73,14 +73,23 @@ impl Requester<'_> {
             Stmt::Show(show) => self.by_show(show),
             Stmt::SetTransaction { scope: Scope::Global, .. } => Ok(vec![to_set_globals()]),
             Stmt::SetPassword { user: Some(user), .. } => Ok(self.by_users(&[user])),
-            Stmt::PutUser { users, create: false, .. } => {
-                Ok(self.by_users(&users.iter().map(|(user, _)| user).collect::<Vec<_>>()))
+            Stmt::PutUser { users, group, create: false, .. } => {
+                let users: Vec<_> = users.iter().map(|(user, _)| user).collect();
+                let mut needs = self.by_users(&users);
+                if group.is_some() {
+                    needs.push(to_create_users());
+                }
+                Ok(needs)
             }
             Stmt::PutUser { .. } => Ok(vec![to_create_users()]),
             Stmt::DropUser { users, .. } => {
                 let mut needs = self.by_users(&users.iter().collect::<Vec<_>>());
                 needs.push(to_create_users());
                 Ok(needs)
+            }
+            Stmt::PutResourceGroup { .. } | Stmt::DropResourceGroup { .. } => {
+                let any = Privileges::SUPER.and(Privileges::RESOURCE_GROUP_ADMIN);
+                Ok(vec![Need::Everywhere { any, named: "SUPER or RESOURCE_GROUP_ADMIN" }])
             }
             Stmt::Flush => Ok(vec![Need::Everywhere { any: Privileges::RELOAD, named: "RELOAD" }]),
             definition => self.by_definition(definition),
@@ -140,7 +149,7 @@ impl Requester<'_> {
                 vec![self.on(table, P::ALTER)?]
             }
             Stmt::PutView(view) => self.by_view(view)?,
-            // USE, KILL, GRANT and REVOKE look for themselves; the others need nothing.
+            // USE, KILL, GRANT, REVOKE and SET RESOURCE GROUP look for themselves; the others need nothing.
             _ => Vec::new(),
         })
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use access::Need;
-use placement::api::{Garbage, NodeRole, PeerReport};
+use placement::api::{Garbage, NodeRole, PeerReport, User};
 use syntax::names::TableName;
 use types::Privileges;
 use types::{NodeId, PeerRole, Region, RegionKind, ReplicaLag, Table, Timestamp, Value};
@@ -260,12 +260,18 @@ impl Source<'_> {
 
     /// mysql.user, without passwords.
     pub(super) fn users(&self) -> Listing {
-        let mut listing = Listing::of(&["Host", "User"]);
+        let mut listing = Listing::of(&["Host", "User", "User_attributes"]);
+        let groups = &self.catalog.resources;
+        let attributes = |user: &User| match groups.given(&user.name, &user.host) {
+            // Names of groups may hold a quotation mark.
+            Some(group) => string(format!(r#"{{"resource_group": {}}}"#, serde_json::json!(group))),
+            None => Value::Null,
+        };
         listing.rows = self
             .catalog
             .users
             .iter()
-            .map(|user| vec![string(&user.host), string(&user.name)])
+            .map(|user| vec![string(&user.host), string(&user.name), attributes(user)])
             .collect();
         listing
     }

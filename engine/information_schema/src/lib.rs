@@ -23,6 +23,7 @@ use values::error::{SqlResult, no_table};
 mod absent;
 mod cluster;
 mod privileges;
+mod resource_groups;
 mod schema;
 mod sizes;
 
@@ -55,6 +56,7 @@ pub fn names() -> Vec<&'static str> {
     let mut names = schema::NAMES.to_vec();
     names.extend(absent::names());
     names.extend(privileges::NAMES);
+    names.extend(resource_groups::NAMES);
     names.extend([
         "columnar_replica",
         "tiflash_replica",

@@ -39,7 +39,10 @@ impl Source<'_> {
             "engines" => engines(),
             "collations" => collations(),
             "character_sets" => character_sets(),
-            _ => return self.privileges(name).or_else(|| super::absent::listing(name)),
+            _ => {
+                let listing = self.privileges(name).or_else(|| self.resource_groups(name));
+                return listing.or_else(|| super::absent::listing(name));
+            }
         })
     }
 

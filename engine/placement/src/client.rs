@@ -13,6 +13,7 @@ mod timestamps;
 use async_trait::async_trait;
 use futures::FutureExt;
 use parking_lot::Mutex;
+use resources::{Grant, Use};
 use types::{
     ClusterVersion, Error, LeaseId, NodeId, Region, RegionId, RegionKind, Result, Table, TableId,
     Timestamp,
@@ -365,6 +366,14 @@ impl PlacementClient {
         }
     }
 
+    /// Reports what this process has used of resource groups; what it may use from now on.
+    pub async fn shares(&self, node: NodeId, uses: Vec<Use>) -> Result<Vec<Grant>> {
+        match self.caller.send(Request::Shares { node, uses }).await? {
+            Response::Shares(grants) => Ok(grants),
+            other => Err(unexpected("Shares", &other)),
+        }
+    }
+
     // ---- routes -----------------------------------------------------------------------------
 
     /// The region of a key, as remembered or as placement knows it.
@@ -538,6 +547,9 @@ impl Caller {
         let held = self.memory.lock().catalog.clone();
         let known = held.as_ref().map_or(0, |catalog| catalog.version);
         let catalog = match (self.send(Request::Catalog { known }).await?, held) {
+            (Response::CatalogWithGroups(catalog, resources), _) => {
+                Arc::new(Catalog { resources: *resources, ..*catalog })
+            }
             (Response::Catalog(Some(catalog)), _) => Arc::new(*catalog),
             (Response::Catalog(None), Some(held)) => held,
             (other, _) => return Err(unexpected("Catalog", &other)),

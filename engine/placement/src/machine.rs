@@ -11,6 +11,7 @@ use raft::{Command as Entry, Effect, Machine, Position, SnapshotChunks, Snapshot
 use serde::{Deserialize, Serialize};
 use types::{ClusterVersion, Error, Region, Result, version};
 
+use crate::api::ResourceGroups;
 use crate::command::{Command, Proposal};
 use crate::state::State;
 use crate::view::View;
@@ -19,7 +20,10 @@ use crate::view::View;
 const STATE_KEY: &[u8] = b"placement/state";
 
 /// First byte of the stored value and of a snapshot: the format of what follows.
-const FORMAT: u8 = 7;
+const FORMAT: u8 = 8;
+
+/// The same up to cluster version 6: without resource groups at the end.
+const FORMAT_OF_VERSION_6: u8 = 7;
 
 /// The same up to cluster version 1, whose programs read no other: without the cluster's version at the end.
 const FORMAT_OF_VERSION_1: u8 = 6;
@@ -189,17 +193,29 @@ impl SnapshotSource for Chunks {
 fn encode<T: Serialize>(place: &T, state: &State) -> Result<Vec<u8>> {
     match state.version {
         ..=1 => Ok(postcard::to_extend(&(place, state), vec![FORMAT_OF_VERSION_1])?),
-        version => Ok(postcard::to_extend(&(place, state, version), vec![FORMAT])?),
+        version @ ..version::RESOURCE_GROUPS => {
+            Ok(postcard::to_extend(&(place, state, version), vec![FORMAT_OF_VERSION_6])?)
+        }
+        version => {
+            let groups = &state.catalog.resources;
+            Ok(postcard::to_extend(&(place, state, version, groups), vec![FORMAT])?)
+        }
     }
 }
 
 fn decode<T: for<'a> Deserialize<'a>>(bytes: &[u8]) -> Result<(T, State)> {
     match bytes.split_first() {
         Some((&FORMAT_OF_VERSION_1, rest)) => Ok(postcard::from_bytes(rest)?),
-        Some((&FORMAT, rest)) => {
+        Some((&FORMAT_OF_VERSION_6, rest)) => {
             let (place, mut state, version): (T, State, ClusterVersion) =
                 postcard::from_bytes(rest)?;
             state.version = version;
+            Ok((place, state))
+        }
+        Some((&FORMAT, rest)) => {
+            let (place, mut state, version, groups): (T, State, ClusterVersion, ResourceGroups) =
+                postcard::from_bytes(rest)?;
+            (state.version, state.catalog.resources) = (version, groups);
             Ok((place, state))
         }
         Some((format, _)) => Err(version::unknown_format("placement's state", *format, FORMAT)),

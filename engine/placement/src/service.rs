@@ -7,6 +7,7 @@
 mod granting;
 mod leasing;
 mod lookups;
+mod sharing;
 mod timestamps;
 mod upkeep;
 
@@ -20,6 +21,7 @@ use env::{Clock, Random, SteadyClock};
 use futures::FutureExt;
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 use raft::{Groups, PeerStatus};
+use resources::Shares;
 use tokio::time::timeout;
 use types::region::PLACEMENT_REGION;
 use types::{ClusterVersion, Error, NodeId, RegionId, Result, Timestamp, version};
@@ -59,6 +61,8 @@ pub struct PlacementService {
     leader_state: Mutex<Option<LeaderState>>,
     /// Who waits for whom, as reported in a term.
     waits: Mutex<(u64, WaitGraph)>,
+    /// What processes may use of resource groups, as granted in a term.
+    pub(crate) shares: Mutex<Option<(u64, Shares)>>,
     /// Waits for advisory locks, as reported in a term.
     pub(crate) lock_queue: granting::LockQueue,
     extending: tokio::sync::Mutex<()>,
@@ -102,6 +106,7 @@ impl PlacementService {
             tickets: AtomicU64::new(0),
             leader_state: Mutex::new(None),
             waits: Mutex::default(),
+            shares: Mutex::default(),
             lock_queue: granting::LockQueue::default(),
             extending: tokio::sync::Mutex::new(()),
             tending: Arc::default(),
@@ -140,6 +145,13 @@ impl PlacementService {
             return Response::Failed(error);
         }
         let answer = self.answer(request).await.unwrap_or_else(Response::Failed);
+        let answer = match answer {
+            Response::Catalog(Some(mut catalog)) if speaks >= version::RESOURCE_GROUPS => {
+                let groups = Box::new(std::mem::take(&mut catalog.resources));
+                Response::CatalogWithGroups(catalog, groups)
+            }
+            answer => answer,
+        };
         if let (Some(node), Response::Done | Response::Orders { .. }) = (sender, &answer) {
             self.note_version(node, speaks);
         }
@@ -202,6 +214,7 @@ impl PlacementService {
                 self.leader_state(self.lead()?)?.affinity.note(node, regions, now);
                 Ok(Response::Done)
             }
+            Request::Shares { node, uses } => self.share(node, uses).map(Response::Shares),
             Request::SetLife(life_ms) => {
                 safe_point::check_life(life_ms)?;
                 self.propose(Command::SetLife(life_ms)).await?;

@@ -11,7 +11,9 @@ use types::{
     RegionKind, Result, TableId, Timestamp, key, version,
 };
 
-use crate::api::{Catalog, Grants, Hold, Known, Lease, Node, NodeRole, SafePoint, User};
+use crate::api::{
+    Catalog, Grants, Hold, Known, Lease, Node, NodeRole, ResourceGroups, SafePoint, User,
+};
 
 /// First number given to nodes, regions and peers: those below are for row nodes, whose numbers
 /// stand in their configuration, and for placement's own region and peers.
@@ -137,6 +139,7 @@ impl State {
                 globals: BTreeMap::new(),
                 views: Vec::new(),
                 complete_columns: BTreeSet::new(),
+                resources: ResourceGroups::default(),
             },
             used_numbers: BTreeMap::new(),
             auto_increment: BTreeMap::new(),

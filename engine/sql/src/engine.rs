@@ -14,8 +14,9 @@ use execution::bound_queries::BoundQueries;
 use execution::host::Host;
 use information_schema::Source;
 use placement::api::Catalog;
+use resources::{Account, Ledger};
 use storage::Storage;
-use types::NodeId;
+use types::{NodeId, ResourceGroup};
 
 /// Bytes that all queries of a process may hold for sorts, joins and groups.
 const QUERY_MEMORY: usize = 1 << 30;
@@ -23,7 +24,11 @@ const QUERY_MEMORY: usize = 1 << 30;
 /// What sessions share. Cheap to clone.
 #[derive(Clone)]
 pub struct Engine {
+    /// The store, as the session's resource group pays for it.
     pub(crate) storage: Arc<dyn Storage>,
+    uncharged: Arc<dyn Storage>,
+    /// Who pays for what is done here; nobody without.
+    ledger: Option<Arc<Ledger>>,
     pub(crate) analytic: Option<Arc<dyn Analytic>>,
     pub(crate) host: Option<Arc<dyn Host>>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -42,7 +47,20 @@ impl Engine {
         let state = state(QUERY_MEMORY);
         let short = Arc::new(short::short_state(&state));
         let bound_queries = Arc::default();
-        Engine { storage, analytic: None, host: None, clock, state, short, bound_queries, node: 0 }
+        let uncharged = storage.clone();
+        let ledger = None;
+        Engine {
+            storage,
+            uncharged,
+            ledger,
+            analytic: None,
+            host: None,
+            clock,
+            state,
+            short,
+            bound_queries,
+            node: 0,
+        }
     }
 
     /// With another bound on the bytes that all its queries may hold.
@@ -56,6 +74,19 @@ impl Engine {
     pub fn with_analytic(mut self, analytic: Arc<dyn Analytic>) -> Self {
         self.analytic = Some(analytic);
         self
+    }
+
+    /// With accounts for resource groups.
+    pub fn with_ledger(mut self, ledger: Arc<Ledger>) -> Self {
+        self.ledger = Some(ledger);
+        self
+    }
+
+    /// Has a resource group pay for what is asked of the store from now on; its account.
+    pub(crate) fn charge_to(&mut self, group: &ResourceGroup) -> Option<Arc<Account>> {
+        let account = self.ledger.as_ref()?.account(group);
+        self.storage = self.uncharged.charged_to(account.clone())?;
+        Some(account)
     }
 
     /// As one of several nodes, by its number.

@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use placement::api::{Catalog, CatalogChange, Lease, Route};
 use placement::api::{LockAnswer, LockRequest};
 use placement::{ClusterStatus, PlacementClient};
+use resources::Account;
 use tokio::time::{Instant, sleep};
 use txn::api::{RegionRef, Request, Response};
 use txn::client::TxnClient;
@@ -350,6 +351,10 @@ impl Storage for ClusterStorage {
             *lately = Some(Lately { ts, catalog: now.version, given });
         }
         Ok((self.past(ts), now))
+    }
+
+    fn charged_to(&self, payer: Arc<Account>) -> Option<Arc<dyn Storage>> {
+        Some(Arc::new(ClusterStorage { txn: self.txn.charged_to(payer), ..self.clone() }))
     }
 
     async fn timestamp(&self) -> Result<Timestamp> {

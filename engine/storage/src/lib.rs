@@ -18,6 +18,7 @@ use async_trait::async_trait;
 use placement::ClusterStatus;
 use placement::api::{Catalog, CatalogChange, Lease};
 use placement::api::{LockAnswer, LockRequest};
+use resources::Account;
 pub use txn::Acquired;
 pub use txn::api::{Current, Expect, Waiting};
 pub use txn::{ReadFrom, ReplicaReads};
@@ -149,6 +150,11 @@ pub trait Storage: Send + Sync + 'static {
     /// heartbeats from now on: who cannot be sure until then takes a lease for that time.
     fn past(&self, ts: Timestamp) -> Arc<dyn Snapshot> {
         self.snapshot(ts)
+    }
+
+    /// The same store, whose reads and writes an account pays for; none where nobody pays.
+    fn charged_to(&self, _payer: Arc<Account>) -> Option<Arc<dyn Storage>> {
+        None
     }
 
     /// A timestamp greater than all given before.

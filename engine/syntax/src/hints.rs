@@ -34,6 +34,8 @@ pub struct Hints {
     pub engines: BTreeMap<String, Engine>,
     /// `MAX_EXECUTION_TIME(n)`, in milliseconds.
     pub milliseconds: Option<u64>,
+    /// `RESOURCE_GROUP(g)`, in lower case.
+    pub group: Option<String>,
     /// The text from the first hint on that is none. What follows it is not read.
     pub unknown: Option<String>,
 }
@@ -67,6 +69,13 @@ impl Hints {
             Effect::Milliseconds => {
                 let number = arguments.trim().parse().ok()?;
                 self.milliseconds.get_or_insert(number);
+            }
+            Effect::Group => {
+                let name = arguments.trim().trim_matches('`');
+                if name.is_empty() {
+                    return None;
+                }
+                self.group.get_or_insert_with(|| name.to_lowercase());
             }
             Effect::PlanChoice => {}
         }
@@ -110,6 +119,8 @@ mod tests {
         let read = parse("read_from_storage(columnar[a]) max_execution_time( 20 )");
         assert_eq!(read.engines, [("a".into(), Engine::Columns)].into());
         assert_eq!(read.milliseconds, Some(20));
+        let read = parse("RESOURCE_GROUP(`RG1`), resource_group(rg2)");
+        assert_eq!((read.group.as_deref(), read.unknown), (Some("rg1"), None));
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod load;
 mod maintenance;
 mod prepared;
 mod redundant;
+mod resource_groups;
 mod show;
 mod unsupported_syntax;
 mod view;
@@ -337,6 +338,7 @@ fn statement(parser: &mut Parser) -> SqlResult<Stmt> {
             admin::transaction(parser)
         }
         ("CREATE" | "ALTER" | "DROP", "USER") => admin::user(parser),
+        ("CREATE" | "ALTER" | "DROP", "RESOURCE") => resource_groups::resource_group(parser),
         ("CREATE" | "DROP" | "ALTER", "DATABASE" | "SCHEMA") => admin::database(parser),
         ("ALTER", "TABLE") => alter::alter_table(parser),
         ("TRUNCATE", _) => alter::truncate(parser),

@@ -5,7 +5,7 @@
 use sqlparser::ast::{
     ColumnDef, CreateIndex, CreateTable, Delete, Expr, Insert, ObjectName, Query, Update,
 };
-use types::Privileges;
+use types::{GroupOptions, Privileges};
 use values::error::SqlError;
 
 /// What to do with a savepoint.
@@ -134,8 +134,10 @@ pub enum Stmt {
     },
     /// CREATE USER, ALTER USER.
     PutUser {
-        /// Who, and the password in clear.
-        users: Vec<(UserName, String)>,
+        /// Who, and the password in clear if one is given.
+        users: Vec<(UserName, Option<String>)>,
+        /// RESOURCE GROUP, in lower case.
+        group: Option<String>,
         /// IF NOT EXISTS or IF EXISTS.
         lenient: bool,
         /// CREATE or ALTER.
@@ -148,6 +150,26 @@ pub enum Stmt {
         /// IF EXISTS.
         if_exists: bool,
     },
+    /// CREATE RESOURCE GROUP, ALTER RESOURCE GROUP.
+    PutResourceGroup {
+        /// Which, in lower case.
+        name: String,
+        /// What is said of it.
+        options: Box<GroupOptions>,
+        /// IF NOT EXISTS or IF EXISTS.
+        lenient: bool,
+        /// CREATE or ALTER.
+        create: bool,
+    },
+    /// DROP RESOURCE GROUP.
+    DropResourceGroup {
+        /// Which, in lower case.
+        name: String,
+        /// IF EXISTS.
+        if_exists: bool,
+    },
+    /// SET RESOURCE GROUP, in lower case.
+    SetResourceGroup(String),
     /// GRANT, REVOKE.
     Grant(Box<Grant>),
     /// USE.
@@ -474,6 +496,8 @@ pub enum ShowKind {
     CreateView(ObjectName),
     /// CREATE DATABASE.
     CreateDatabase(String),
+    /// CREATE RESOURCE GROUP.
+    CreateResourceGroup(String),
     /// VARIABLES.
     Variables {
         /// What is set for everybody.

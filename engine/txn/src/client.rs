@@ -12,6 +12,7 @@ use futures::future::{BoxFuture, FutureExt};
 use lru::LruCache;
 use parking_lot::Mutex;
 use placement::api::Route;
+use resources::Account;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use types::{
@@ -22,6 +23,7 @@ use crate::api::{Request, Response};
 use crate::asked::Asked;
 use crate::liveness::{Called, Liveness};
 use crate::living::Living;
+use crate::price::{self, Price};
 use crate::replicas::{Choices, Distance};
 use crate::retry::Retry;
 use crate::routes::{Routes, Target};
@@ -78,6 +80,8 @@ pub struct TxnClient {
     fates: Arc<Mutex<LruCache<Timestamp, Option<Timestamp>>>>,
     /// Second phases and rollbacks that go on behind their transactions.
     pub(crate) tasks: TaskTracker,
+    /// Who pays for what is asked.
+    payer: Option<Arc<Account>>,
     pub(crate) living: Arc<Living>,
     pub(crate) retry_timeout: Duration,
     pub(crate) lock_wait: Duration,
@@ -99,6 +103,7 @@ impl TxnClient {
             async_commits: Arc::new(|| false),
             fates: Arc::new(Mutex::new(LruCache::new(capacity))),
             tasks: TaskTracker::new(),
+            payer: None,
             living: Arc::default(),
             retry_timeout: RETRY_TIMEOUT,
             lock_wait: LOCK_WAIT,
@@ -116,6 +121,12 @@ impl TxnClient {
     #[must_use]
     pub fn with_one_entry(self, everybody_asks: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         TxnClient { at_once: Arc::new(everybody_asks), ..self }
+    }
+
+    /// The same client, whose reads and writes an account pays for.
+    #[must_use]
+    pub fn charged_to(&self, payer: Arc<Account>) -> Self {
+        TxnClient { payer: Some(payer), ..self.clone() }
     }
 
     pub(crate) fn commits_at_once(&self) -> bool {
@@ -269,6 +280,13 @@ impl TxnClient {
     async fn send_once(&self, target: &Target, request: Request) -> Result<Response> {
         let (region, begun) = (&target.region, Instant::now());
         self.asked.count(region.id);
+        let price = match &self.payer {
+            Some(payer) => {
+                price::admit(payer, &request).await?;
+                Price::of(&request)
+            }
+            None => Price::Nothing,
+        };
         let answer = match self.liveness.call(self.transport.as_ref(), target, request).await {
             Called::Answered(answer) => answer,
             Called::Moved { leader, sent } => {
@@ -287,7 +305,10 @@ impl TxnClient {
         };
         let error = match answer {
             Ok(Response::Failed(error)) | Err(error) => error,
-            Ok(response) => return Ok(response),
+            Ok(response) => {
+                self.pay(price, &response, region);
+                return Ok(response);
+            }
         };
         match &error {
             Error::NotLeader { leader: Some(leader), .. } if *leader != target.node => {
@@ -334,6 +355,13 @@ impl TxnClient {
         request: Request,
     ) -> Result<Response> {
         self.send(&Target { region: Arc::new(region.clone()), node }, request).await
+    }
+
+    /// Has the payer pay for an answer.
+    pub(crate) fn pay(&self, price: Price, answer: &Response, region: &Region) {
+        if let Some(payer) = &self.payer {
+            price.charge(payer, answer, region.voters().count());
+        }
     }
 
     /// Asks a node once, whatever it leads; nothing is learned from its answer.

@@ -29,6 +29,7 @@ pub mod locks;
 pub mod machine;
 pub mod machines;
 pub mod mvcc;
+mod price;
 pub mod queues;
 mod reach;
 mod reads;

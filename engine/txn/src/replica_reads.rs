@@ -11,6 +11,7 @@ use types::{Error, NodeId, Result};
 
 use crate::api::{Request, Response};
 use crate::client::TxnClient;
+use crate::price::Price;
 use crate::replicas::{Distance, ReplicaReads};
 use crate::routes::Target;
 
@@ -41,6 +42,7 @@ impl TxnClient {
         if let Some(node) = choose()
             && let Some(answer) = self.ask_replica(node, read.clone(), reads).await
         {
+            self.pay(Price::Read, &answer, &target.region);
             return Ok(answer);
         }
         let answer = self.send(target, read).await?;

@@ -166,6 +166,11 @@ pub enum Error {
     /// says what to do.
     #[error("identity refused: {0}")]
     Revoked(String),
+    /// A resource group was in debt for as long as work waits for it: it may be run again later.
+    #[error(
+        "resource group {0} has used the request units that it may use: try again later, or raise its RU_PER_SEC"
+    )]
+    Throttled(String),
 }
 
 /// What a reader needs to know of a lock that it met.

@@ -4,8 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// MySQL's static privileges, in its order: a privilege is the bit of its place.
-const NAMES: [&str; 31] = [
+/// MySQL's static privileges, in its order, and dynamic ones of TiDB behind them: a privilege is the bit of its place.
+const NAMES: [&str; STATIC + 2] = [
     "SELECT",
     "INSERT",
     "UPDATE",
@@ -37,7 +37,12 @@ const NAMES: [&str; 31] = [
     "CREATE TABLESPACE",
     "CREATE ROLE",
     "DROP ROLE",
+    "RESOURCE_GROUP_ADMIN",
+    "RESOURCE_GROUP_USER",
 ];
+
+/// How many of them are static.
+const STATIC: usize = 31;
 
 /// A set of privileges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,8 +87,14 @@ impl Privileges {
     pub const SHOW_VIEW: Self = Self(1 << 22);
     /// Makes, alters and drops users.
     pub const CREATE_USER: Self = Self(1 << 25);
-    /// ALL on everything; GRANT OPTION is never part of ALL.
-    pub const ALL: Self = Self(((1 << NAMES.len()) - 1) & !Self::GRANT_OPTION.0);
+    /// Makes, alters and drops resource groups, and leaves its own.
+    pub const RESOURCE_GROUP_ADMIN: Self = Self(1 << STATIC);
+    /// Leaves its own resource group.
+    pub const RESOURCE_GROUP_USER: Self = Self(1 << (STATIC + 1));
+    /// Those that are given by name alone, on everything.
+    pub const DYNAMIC: Self = Self::RESOURCE_GROUP_ADMIN.and(Self::RESOURCE_GROUP_USER);
+    /// ALL on everything; GRANT OPTION is never part of ALL, and whoever has ALL needs no dynamic one.
+    pub const ALL: Self = Self(((1 << STATIC) - 1) & !Self::GRANT_OPTION.0);
     /// ALL on a table.
     pub const ON_TABLES: Self = Self(0b1111 | 0b11 << 4 | 0b111 << 11 | 0b11 << 21 | 1 << 27);
     /// ALL on a database.

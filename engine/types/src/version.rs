@@ -12,6 +12,7 @@
 //! | 4 | transactions of one region that commit in one entry; at every version, replicas of this program ask the leader how far to read |
 //! | 5 | tables whose indexes and records begin in one region; when each table's columns last changed, in placement's state |
 //! | 6 | transactions of several regions that commit once all of their keys are locked |
+//! | 7 | resource groups, behind placement's state and the catalog |
 
 use crate::error::{Error, Result};
 
@@ -19,7 +20,7 @@ use crate::error::{Error, Result};
 pub type ClusterVersion = u32;
 
 /// The greatest version that this program speaks.
-pub const CURRENT: ClusterVersion = 6;
+pub const CURRENT: ClusterVersion = 7;
 
 /// The version from which on leaders answer reads by leases.
 pub const LEASES: ClusterVersion = 3;
@@ -35,6 +36,9 @@ pub const COLUMN_CHANGES: ClusterVersion = 5;
 
 /// The version from which on transactions of several regions commit asynchronously.
 pub const ASYNC_COMMITS: ClusterVersion = 6;
+
+/// The version from which on there are resource groups.
+pub const RESOURCE_GROUPS: ClusterVersion = 7;
 
 /// The least one.
 pub const MINIMUM: ClusterVersion = 1;

@@ -133,6 +133,7 @@ impl From<Error> for SqlError {
             | Error::Dropped(_) => region_unavailable(text),
             Error::SnapshotTooOld { .. } => snapshot_too_old(text),
             Error::LeaseLost(_) => lease_lost(text),
+            Error::Throttled(_) => resource_group_throttled(),
             Error::NotFound { kind, name } => {
                 named(kind, name, false).unwrap_or_else(|| unknown(text))
             }
@@ -154,6 +155,8 @@ fn named(kind: &str, name: &str, exists: bool) -> Option<SqlError> {
         ("table", true) => table_exists(name),
         ("table", false) => no_table_named(name),
         ("index", true) => duplicate_index_name(name),
+        ("resource group", true) => resource_group_exists(name),
+        ("resource group", false) => no_resource_group(name),
         _ => return None,
     })
 }

@@ -4,6 +4,7 @@
 //! the arguments of [`recover`], and links nothing that only tools need.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod accounts;
 mod addresses;
 mod backend;
 mod columnar;

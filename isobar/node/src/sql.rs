@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use mpp::remote::RemoteAnalytic;
 use placement::api::{Node, NodeReport, NodeRole};
+use resources::Ledger;
 use sql::engine::Engine;
 use sql::session::AbandonedChanges;
 use storage::cluster::ClusterStorage;
@@ -18,6 +19,7 @@ use wire::tls::{CertificatePaths, server_config};
 use wire::{Connections, Options, Server};
 
 use crate::Common;
+use crate::accounts;
 use crate::backend::{ServerHost, SqlBackend};
 use futures::future::BoxFuture;
 use placement::entry::Me;
@@ -31,6 +33,8 @@ pub(crate) struct SqlServer {
     txn: TxnClient,
     /// Ends what statements have left undone.
     watching: JoinHandle<()>,
+    /// Tells placement what resource groups use.
+    accounting: JoinHandle<()>,
     open: CancellationToken,
     stop: CancellationToken,
     serving: JoinHandle<()>,
@@ -53,9 +57,17 @@ impl SqlServer {
             common.clock.clone(),
         );
         let connections = Arc::new(Connections::default());
+        let ledger = Arc::new(Ledger::new(common.clock.clone()));
+        let channels = common.channels.clone();
+        let accounting =
+            accounts::keep(ledger.clone(), common.placement.clone(), node, move || {
+                channels.version()
+            });
+        let accounting = tokio::spawn(accounting);
         // NOW() is what the machine says, whatever that is.
         let engine = Engine::new(Arc::new(storage), Arc::new(env::RealClock::new()))
             .with_node(node)
+            .with_ledger(ledger)
             .with_analytic(Arc::new(analytic))
             .with_host(Arc::new(ServerHost(connections.clone())));
         let watching = AbandonedChanges::new(engine.clone());
@@ -74,7 +86,7 @@ impl SqlServer {
             }
         });
         let watching = tokio::spawn(watching.run());
-        Ok(SqlServer { address, txn, watching, open, stop, serving })
+        Ok(SqlServer { address, txn, watching, accounting, open, stop, serving })
     }
 
     /// Serves clients from now on.
@@ -95,6 +107,7 @@ impl SqlServer {
 
     pub(crate) async fn stop(self) {
         self.watching.abort();
+        self.accounting.abort();
         self.stop.cancel();
         crate::end("MySQL port", self.serving).await;
         // Second phases of acknowledged transactions go on in the background; give them their time.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use types::{Column, Error, IndexId, Result, SchemaVersion, Table, TableId, Timestamp};
 
+use super::resource_groups::{GroupChange, ResourceGroups};
 use super::users::{GrantChange, User};
 
 /// Everything that names things, at one version.
@@ -35,6 +36,9 @@ pub struct Catalog {
     /// Tables of which columns have been complete since replicas were asked for. When columns are
     /// away later, that is a failure to show, and no reason to scan rows.
     pub complete_columns: BTreeSet<TableId>,
+    /// Resource groups. They stand behind what holds the catalog where that is stored or sent.
+    #[serde(skip)]
+    pub resources: ResourceGroups,
 }
 
 /// A bulk import that has begun and is not done.
@@ -113,6 +117,8 @@ pub enum CatalogChange {
         /// What.
         change: GrantChange,
     },
+    /// Of resource groups.
+    Groups(GroupChange),
 }
 
 /// A table's new name, as a new version of its description; refused unless the stored version is

@@ -3,6 +3,7 @@
 //! Plain data: `rpc` carries it, `service` answers it, `client` asks it.
 
 use raft::Groups;
+use resources::{Grant, Use};
 use serde::{Deserialize, Serialize};
 use types::{
     ClusterVersion, Error, LeaseId, NodeId, Peer, PeerId, Region, RegionId, RegionKind, ReplicaLag,
@@ -11,11 +12,13 @@ use types::{
 
 mod catalog;
 mod locks;
+mod resource_groups;
 mod session;
 mod users;
 
 pub use catalog::{Catalog, CatalogChange, Import, Renamed, StoredView, next_index_id};
 pub use locks::{Freed, Hold, LockAnswer, LockRequest};
+pub use resource_groups::{GroupChange, ResourceGroups};
 pub use session::{Known, Session};
 pub use users::{GrantChange, Grants, Level, User};
 
@@ -382,6 +385,13 @@ pub enum Request {
         /// How many, at least 1.
         count: u32,
     },
+    /// What a process has used of resource groups, and what it may use from now on.
+    Shares {
+        /// Its node.
+        node: NodeId,
+        /// By groups.
+        uses: Vec<Use>,
+    },
 }
 
 impl Request {
@@ -478,4 +488,8 @@ pub enum Response {
         /// What each node's program speaks; none before its first heartbeat to this leader.
         nodes: Vec<(NodeId, Option<ClusterVersion>)>,
     },
+    /// As [`Response::Catalog`] of one that is newer, to programs that know of resource groups.
+    CatalogWithGroups(Box<Catalog>, Box<ResourceGroups>),
+    /// What a process may use of resource groups, of those that are there.
+    Shares(Vec<Grant>),
 }

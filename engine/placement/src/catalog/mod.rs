@@ -14,6 +14,7 @@ use crate::state::State;
 mod descriptions;
 mod privileges;
 mod renewal;
+mod resource_groups;
 mod tables;
 mod views;
 
@@ -76,6 +77,10 @@ pub fn apply(
         }
         CatalogChange::Grant { accounts, change } => {
             privileges::change_grants(state, &accounts, &change)?;
+            (None, Vec::new())
+        }
+        CatalogChange::Groups(change) => {
+            resource_groups::change_groups(state, change)?;
             (None, Vec::new())
         }
     };
@@ -179,5 +184,6 @@ fn drop_user(state: &mut State, name: &str, host: &str) -> Result<Option<Table>>
         return Err(Error::not_found("user", format!("{name}@{host}")));
     }
     state.catalog.users.retain(|user| !user.is(name, host));
+    state.catalog.resources.users.remove(&(name.to_owned(), host.to_lowercase()));
     Ok(None)
 }

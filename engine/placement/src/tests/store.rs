@@ -6,9 +6,11 @@ use kv::{KvEngine, MemoryKv};
 use raft::{
     Command as Entry, INITIAL_POSITION, Machine, Machines, Position, SnapshotChunks, SnapshotSource,
 };
-use types::{Epoch, Error, Result};
+use types::{Epoch, Error, GroupOptions, Result, Timestamp};
 
+use crate::api::{CatalogChange, GroupChange};
 use crate::bootstrap::placement_region;
+use crate::catalog::EligibleNodes;
 use crate::command::{Command, Outcome, Proposal};
 use crate::machines::PlacementMachines;
 use crate::state::State;
@@ -122,14 +124,14 @@ fn garbage_in_the_log_or_the_store_is_corruption() {
         store.write(batch).unwrap();
         machines(&store).0.recover().map(|found| found.len())
     };
-    for value in [&[][..], &[7], &[6, 2, 3]] {
+    for value in [&[][..], &[8], &[7], &[6, 2, 3]] {
         assert!(matches!(recovered(value), Err(Error::Corrupt(_))), "{value:?}");
     }
     // What another release wrote is not damaged.
     let Err(Error::Invalid(named)) = recovered(&[9, 2, 3]) else {
         panic!("read as of this release")
     };
-    assert!(named.contains("format 9") && named.contains("format 7"), "{named}");
+    assert!(named.contains("format 9") && named.contains("format 8"), "{named}");
 }
 
 #[test]
@@ -156,6 +158,32 @@ fn the_version_is_stored_once_it_is_raised_and_before_in_the_format_of_old_progr
     machine.apply(at, Entry::Data(&entry(2, Command::RaiseVersion(1)))).unwrap();
     machine.persist().unwrap();
     assert_eq!(format(), 7);
+}
+
+#[test]
+fn resource_groups_are_stored_and_sent_with_the_state() {
+    let store = memory();
+    let (mut first, view) = machines(&store);
+    let region = placement_region(&[1]).unwrap();
+    let mut machine = first.create(&region, true).unwrap();
+    let rate = GroupOptions { ru_per_sec: Some(Some(5)), ..GroupOptions::default() };
+    let change = CatalogChange::Groups(GroupChange::Create("g".into(), rate));
+    let (eligible, now) = (EligibleNodes::default(), Timestamp(9));
+    for (index, command) in
+        [(6, Command::RaiseVersion(7)), (7, Command::Change { change, eligible, now })]
+    {
+        let at = Position { index, term: 6 };
+        machine.apply(at, Entry::Data(&entry(index, command))).unwrap();
+    }
+    machine.persist().unwrap();
+    assert_eq!(view.read().catalog.resources.named("g").unwrap().ru_per_sec, Some(5));
+    let (mut second, found) = machines(&store);
+    second.recover().unwrap();
+    assert_eq!(*found.read(), *view.read());
+    let (mut to, received) = machines(&memory());
+    let mut member = to.create(&region, false).unwrap();
+    member.restore(&region, machine.applied(), &mut Sent(machine.snapshot().unwrap())).unwrap();
+    assert_eq!(*received.read(), *view.read());
 }
 
 #[test]

@@ -59,6 +59,7 @@ impl Session {
         };
         self.variables.run_in(None);
         self.running = None;
+        self.end_group();
         // Rows that are still to be pulled hold what they are read from themselves.
         self.transaction.read_statement_at(None);
         match answer {
@@ -134,6 +135,7 @@ impl Session {
     ) -> SqlResult<Reply> {
         self.check_read_only(&statement)?;
         self.check_privileges(&statement).await?;
+        self.wait_for_units(&statement).await?;
         // A look-up runs as it stands; what else was prepared is run as a copy.
         if let Stmt::Query(query) = &*statement
             && let Some(reply) = self.looked_up(query, parameters).await?
@@ -176,6 +178,9 @@ impl Session {
             | Stmt::SetPassword { .. }
             | Stmt::PutUser { .. }
             | Stmt::DropUser { .. }
+            | Stmt::PutResourceGroup { .. }
+            | Stmt::DropResourceGroup { .. }
+            | Stmt::SetResourceGroup(_)
             | Stmt::Grant(_)
             | Stmt::Show(_)
             | Stmt::Describe { .. }
@@ -246,9 +251,18 @@ impl Session {
             Stmt::Set(assignments) => self.set(assignments, parameters).await,
             Stmt::SetNames(charset) => self.set_names(&charset),
             Stmt::SetPassword { user, password } => self.set_password(user, &password).await,
-            Stmt::PutUser { users, lenient, create } => {
-                self.put_users(users, lenient, create).await
+            Stmt::PutUser { users, group, lenient, create } => {
+                self.put_users(users, group, lenient, create).await
             }
+            Stmt::PutResourceGroup { name, options, lenient, create } => {
+                self.commit().await?;
+                self.put_resource_group(name, *options, lenient, create).await
+            }
+            Stmt::DropResourceGroup { name, if_exists } => {
+                self.commit().await?;
+                self.drop_resource_group(name, if_exists).await
+            }
+            Stmt::SetResourceGroup(name) => self.set_resource_group(name).await,
             Stmt::DropUser { users, if_exists } => self.drop_users(users, if_exists).await,
             Stmt::Grant(grant) => {
                 self.commit().await?;

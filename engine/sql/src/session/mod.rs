@@ -14,6 +14,7 @@ mod identity;
 mod kill;
 mod prepared;
 mod query;
+mod resource_group;
 mod transaction;
 mod write;
 
@@ -46,6 +47,7 @@ use execution::reply::{Done, Reply, SessionChanges};
 use identity::Identity;
 use prepared::{PreparedStatement, PreparedStatements};
 use query::known::KnownRead;
+use resource_group::GroupChoice;
 use storage::ReplicaReads;
 use transaction::state::TransactionState;
 use write::derived::Derivations;
@@ -80,6 +82,7 @@ const WRONG_WHATEVER_COMES: [u16; 11] = [
 pub struct Session {
     engine: Engine,
     identity: Identity,
+    group: GroupChoice,
     variables: Variables,
     transaction: TransactionState,
     diagnostics: Diagnostics,
@@ -107,6 +110,7 @@ impl Session {
         Session {
             engine,
             identity: Identity::new(info),
+            group: GroupChoice::default(),
             variables: Variables::default(),
             transaction: TransactionState::default(),
             diagnostics: Diagnostics::default(),

@@ -36,7 +36,7 @@ async fn columns_of_information_schema_are_labelled_in_upper_case() {
         ),
         ("SELECT * FROM (SELECT id AS other, b FROM t) x", "other b".to_owned()),
         ("SELECT * FROM (SELECT id FROM t) x", "id".to_owned()),
-        ("SELECT * FROM mysql.user", "Host User".to_owned()),
+        ("SELECT * FROM mysql.user", "Host User User_attributes".to_owned()),
         ("SELECT count( * ),max(b)+1 , 'lit' FROM t", "count( * ) max(b)+1 lit".to_owned()),
         ("SELECT (b), b+1 FROM t ORDER BY `b+1`", "b b+1".to_owned()),
         ("SELECT * FROM (SELECT b+1, (b) FROM t) x", "b+1 b".to_owned()),

@@ -115,6 +115,13 @@ async fn who_has_nothing_may_do_nothing() {
         ("SELECT * FROM mysql.user", "1142 SELECT"),
         ("SELECT * FROM information_schema.cluster_info", "1227"),
         (
+            "CREATE RESOURCE GROUP g RU_PER_SEC = 1",
+            "1227 Access denied; you need (at least one of) the SUPER or RESOURCE_GROUP_ADMIN privilege(s) for this operation",
+        ),
+        ("ALTER RESOURCE GROUP default RU_PER_SEC = 1", "1227"),
+        ("DROP RESOURCE GROUP g", "1227"),
+        ("ALTER USER ann RESOURCE GROUP `default`", "1227"),
+        (
             "CREATE USER x",
             "1227 Access denied; you need (at least one of) the CREATE USER privilege(s) for this operation",
         ),
@@ -391,4 +398,39 @@ async fn privileges_are_given_on_by_who_may() {
         assert!(refusal(&mut ann, sql).await.starts_with("1227"), "{sql}");
     }
     assert_eq!(refusal(&mut ann, "DROP USER eve").await, "");
+}
+
+#[tokio::test]
+async fn a_resource_group_is_left_by_whoever_may() {
+    let (engine, mut root) = prepared().await;
+    for sql in [
+        "CREATE RESOURCE GROUP rg1 RU_PER_SEC = 1000",
+        "CREATE RESOURCE GROUP rg2 RU_PER_SEC = 1000",
+        "ALTER USER ann RESOURCE GROUP rg1",
+    ] {
+        done(&mut root, sql).await.unwrap();
+    }
+    let group = "SELECT CURRENT_RESOURCE_GROUP()";
+    let hinted = "SELECT /*+ RESOURCE_GROUP(rg2) */ CURRENT_RESOURCE_GROUP()";
+    let mut ann = session_of(&engine, "ann");
+    assert_eq!(rows(&mut ann, group).await.unwrap(), [["rg1"]]);
+    for sql in ["SET RESOURCE GROUP rg2", "SET RESOURCE GROUP `default`"] {
+        assert!(refusal(&mut ann, sql).await.contains("RESOURCE_GROUP_USER"), "{sql}");
+    }
+    assert_eq!(rows(&mut ann, hinted).await.unwrap(), [["rg1"]]);
+    let warning = rows(&mut ann, "SHOW WARNINGS").await.unwrap();
+    assert_eq!(warning[0][1], "1227", "{warning:?}");
+    done(&mut ann, "SET RESOURCE GROUP rg1").await.unwrap();
+    assert!(!refusal(&mut root, "GRANT RESOURCE_GROUP_USER ON d.* TO ann").await.is_empty());
+    done(&mut root, "GRANT RESOURCE_GROUP_USER ON *.* TO ann").await.unwrap();
+    done(&mut ann, "SET RESOURCE GROUP rg2").await.unwrap();
+    assert_eq!(rows(&mut ann, group).await.unwrap(), [["rg2"]]);
+    assert!(refusal(&mut ann, "DROP RESOURCE GROUP rg2").await.starts_with("1227"));
+    done(&mut root, "GRANT RESOURCE_GROUP_ADMIN ON *.* TO ann").await.unwrap();
+    done(&mut ann, "ALTER RESOURCE GROUP rg2 RU_PER_SEC = 5").await.unwrap();
+    // Sessions that are there keep the group that they began with.
+    done(&mut root, "ALTER USER ann RESOURCE GROUP rg2").await.unwrap();
+    let mut other = session_of(&engine, "ann");
+    assert_eq!(rows(&mut other, group).await.unwrap(), [["rg2"]]);
+    assert_eq!(rows(&mut ann, hinted).await.unwrap(), [["rg2"]]);
 }

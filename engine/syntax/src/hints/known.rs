@@ -11,6 +11,8 @@ pub enum Effect {
     Engines,
     /// The query has so many milliseconds.
     Milliseconds,
+    /// The statement is of the resource group that it names.
+    Group,
     /// Nothing: it chooses for MySQL among plans with the same rows.
     PlanChoice,
 }
@@ -36,8 +38,7 @@ const fn plans(name: &'static str, arguments: &'static str, meaning: &'static st
 }
 
 /// All of them: first those that are followed; then, in order, those of MySQL 8.0 that choose among plans with the same
-/// rows (10.9.3 Optimizer Hints). Those that change settings or resource groups are not among them: whoever writes one
-/// counts on its effect.
+/// rows (10.9.3 Optimizer Hints). Those that change settings are not among them: whoever writes one counts on its effect.
 pub const HINTS: &[Hint] = &[
     Hint {
         name: "READ_FROM_STORAGE",
@@ -50,6 +51,12 @@ pub const HINTS: &[Hint] = &[
         arguments: "n",
         effect: Effect::Milliseconds,
         meaning: "Milliseconds after which the query ends with 3024, in place of `max_execution_time`; 0 for no limit. It counts in a statement that is one SELECT, not in its parts nor in a UNION; of several the first counts.",
+    },
+    Hint {
+        name: "RESOURCE_GROUP",
+        arguments: "name",
+        effect: Effect::Group,
+        meaning: "The resource group that the statement belongs to; of several the first counts.",
     },
     plans("BKA", TABLES, "Join them by keys that are looked up in batches."),
     plans("BNL", TABLES, "Join them by blocks of rows, or by a hash table."),

@@ -15,15 +15,16 @@ queries that were written for MySQL or TiDB. When to choose one: [routing and hi
 
 Several hints stand in one comment, with blanks or commas between them, in upper or lower case. The first text that is none
 of these hints is reported with all that follows it in the comment (warning 1064), is not followed, and does not fail
-the statement. Behind INSERT, REPLACE, UPDATE and DELETE none is followed; what is no hint is reported there, too.
+the statement. Behind INSERT, REPLACE, UPDATE and DELETE `RESOURCE_GROUP` is followed and no other; what is no hint is
+reported there, too.
 
 Made from the table in `engine/syntax/src/hints/known.rs`: change that, and run
 `UPDATE_DOCS=1 cargo test -p isobar-syntax hints_are_listed`.
 ";
 
 const IDLE: &str = "\
-Hints of MySQL 8.0 that choose among plans with the same rows. Isobar makes its plans without them. `SET_VAR` and
-`RESOURCE_GROUP` are not among them: whoever writes one counts on its effect, so it is reported.
+Hints of MySQL 8.0 that choose among plans with the same rows. Isobar makes its plans without them. `SET_VAR` is not
+among them: whoever writes it counts on its effect, so it is reported.
 ";
 
 /// A row for each hint of one kind.

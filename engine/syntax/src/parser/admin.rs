@@ -5,6 +5,7 @@ use sqlparser::parser::Parser;
 use sqlparser::tokenizer::Token;
 use values::error::{SqlResult, unsupported};
 
+use super::resource_groups::group_name;
 use super::{as_of, expect, name, number, object, peek_word, refused, take, text, unexpected};
 use crate::statement::{Assignment, Mode, Scope, Step, Stmt, Target, UserName};
 
@@ -35,6 +36,9 @@ pub fn set(parser: &mut Parser) -> SqlResult<Stmt> {
         if take(parser, spelled) {
             return characteristics(parser, scope);
         }
+    }
+    if take(parser, &["RESOURCE", "GROUP"]) {
+        return group_name(parser).map(Stmt::SetResourceGroup);
     }
     if peek_word(parser, 0).is_some_and(|w| w == "ROLE" || w == "DEFAULT" || w == "RESOURCE") {
         let word = peek_word(parser, 0).unwrap_or_default();
@@ -360,28 +364,33 @@ pub fn user(parser: &mut Parser) -> SqlResult<Stmt> {
     let mut users = Vec::new();
     loop {
         let user = user_name(parser)?;
-        let mut password = String::new();
+        let mut password = None;
         if take(parser, &["IDENTIFIED"]) {
             if take(parser, &["WITH"]) {
                 word_or_text(parser)?;
             }
             if take(parser, &["BY"]) {
-                password = text(parser)?;
+                password = Some(text(parser)?);
             } else if take(parser, &["AS"]) {
                 return Err(unsupported("IDENTIFIED … AS 'hash'"));
             }
-        } else if !create {
-            return Err(unsupported("ALTER USER without IDENTIFIED BY"));
         }
         users.push((user, password));
         if !parser.consume_token(&Token::Comma) {
             break;
         }
     }
+    let group = match take(parser, &["RESOURCE", "GROUP"]) {
+        true => Some(group_name(parser)?),
+        false => None,
+    };
+    if !create && group.is_none() && users.iter().any(|(_, password)| password.is_none()) {
+        return Err(unsupported("ALTER USER without IDENTIFIED BY or RESOURCE GROUP"));
+    }
     if parser.peek_token().token != Token::EOF && parser.peek_token().token != Token::SemiColon {
         return Err(unsupported(format!("CREATE USER … {}", parser.peek_token().token)));
     }
-    Ok(Stmt::PutUser { users, lenient, create })
+    Ok(Stmt::PutUser { users, group, lenient, create })
 }
 
 /// CREATE, DROP and ALTER DATABASE.

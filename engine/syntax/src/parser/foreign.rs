@@ -40,16 +40,13 @@ const FIRST: [&str; 32] = [
 ];
 
 /// Statements that their second word distinguishes from ours.
-const BOTH: [(&str, &str); 12] = [
+const BOTH: [(&str, &str); 9] = [
     ("ALTER", "INSTANCE"),
     ("ALTER", "PLACEMENT"),
-    ("ALTER", "RESOURCE"),
     ("CREATE", "BINDING"),
     ("CREATE", "PLACEMENT"),
-    ("CREATE", "RESOURCE"),
     ("DROP", "BINDING"),
     ("DROP", "PLACEMENT"),
-    ("DROP", "RESOURCE"),
     ("RENAME", "USER"),
     ("SPLIT", "REGION"),
     ("START", "REPLICA"),

@@ -1,4 +1,4 @@
-//! GRANT and REVOKE of MySQL's static privileges. Others, privileges of columns and routines, and
+//! GRANT and REVOKE of MySQL's static privileges, and of those on resource groups. Others, privileges of columns and routines, and
 //! roles are refused by name.
 
 use sqlparser::ast::{Ident, ObjectName};
@@ -132,7 +132,11 @@ fn named(list: &[String], level: &GrantLevel, verb: &str) -> SqlResult<Privilege
         };
         privileges = privileges.and(one);
     }
-    if all.and(Privileges::GRANT_OPTION).contains(privileges) {
+    let dynamic = match level {
+        GrantLevel::Everything => Privileges::DYNAMIC,
+        _ => Privileges::NONE,
+    };
+    if all.and(dynamic).and(Privileges::GRANT_OPTION).contains(privileges) {
         return Ok(privileges);
     }
     Err(match level {

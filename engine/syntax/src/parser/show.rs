@@ -40,6 +40,10 @@ pub fn show(parser: &mut Parser) -> SqlResult<Stmt> {
             _ = take(parser, &["IF", "NOT", "EXISTS"]);
             ShowKind::CreateDatabase(name(parser)?)
         }
+        ("CREATE", "RESOURCE") => {
+            expect(parser, &["RESOURCE", "GROUP"])?;
+            ShowKind::CreateResourceGroup(super::resource_groups::group_name(parser)?)
+        }
         ("VARIABLES", _) => ShowKind::Variables { global },
         ("STATUS", _) => ShowKind::Status,
         ("WARNINGS", _) => ShowKind::Warnings { errors: false, window: limit(parser)? },

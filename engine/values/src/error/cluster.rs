@@ -30,6 +30,14 @@ super::errors! {
 
     /// A query that needs more memory than it may have.
     out_of_memory() = OUT_OF_MEMORY: 8175 "HY000" "Out of memory quota: the query needs more memory than it may have";
+    /// CREATE RESOURCE GROUP of one that is there.
+    resource_group_exists(name) = 8248 "HY000" "Resource group '{name}' already exists";
+    /// A resource group that is not there; a warning where a hint names it.
+    no_resource_group(name) = 8249 "HY000" "Unknown resource group '{name}'";
+    /// A statement that waited for request units of its resource group for as long as it may.
+    resource_group_throttled() = 8252 "HY000" "Exceeded resource group quota limitation";
+    /// A kind of background work that there is not.
+    unknown_background_task(name) = 8255 "HY000" "Unknown background task name '{name}'";
     /// ADMIN CHECK TABLE found an index and rows that differ.
     inconsistent(database, table, fault) = 8223 "HY000" "data inconsistency in table {database}.{table}: {fault}";
     /// A commit, or a change of the catalog, that may have taken effect or not. A number that no client library and no

@@ -24,6 +24,8 @@ impl Session {
         }
         let catalog = tokio::time::timeout(CATALOG_TIMEOUT, self.engine.storage.catalog()).await;
         if let Ok(Ok(catalog)) = catalog {
+            let rights = self.identity.rights_by(&catalog);
+            self.begin_group(&rights, &catalog);
             self.variables.begin(catalog.globals.clone());
         }
     }

@@ -27,6 +27,7 @@ impl Session {
             return Ok(());
         }
         let (rights, catalog) = self.rights().await?;
+        self.take_group(statement, &rights, &catalog);
         if rights.is_everything() || self.allowed(statement, &rights, &catalog).is_ok() {
             return Ok(());
         }

@@ -11,7 +11,7 @@ use sqlparser::ast::ObjectName;
 use syntax::names::{TableName, table_name};
 use syntax::statement::{Filter, Show, ShowKind};
 use types::{Table, TableId, Value};
-use values::error::{SqlResult, no_database, no_database_selected, not_of_kind};
+use values::error::{SqlResult, no_database, no_database_selected, no_resource_group, not_of_kind};
 
 use super::status::{STATUS, Sources};
 use crate::session::ddl::views;
@@ -105,6 +105,13 @@ impl Session {
                 let text = definitions::show_create(&table, numbers.get(&table.id).copied());
                 let mut listing = Listing::of(&["Table", "Create Table"]);
                 listing.rows.push(vec![string(&table.name), string(text)]);
+                listing
+            }
+            ShowKind::CreateResourceGroup(name) => {
+                let group =
+                    catalog.resources.named(&name).ok_or_else(|| no_resource_group(&name))?;
+                let mut listing = Listing::of(&["Resource_Group", "Create Resource Group"]);
+                listing.rows.push(vec![string(&group.name), string(group.to_string())]);
                 listing
             }
             ShowKind::Columns { table, full } => {

@@ -1,10 +1,10 @@
 //! CREATE USER, SET PASSWORD, DROP USER; what users may do is `grants`' business. Passwords are stored as the server around us checks them,
 //! and never logged.
 
-use placement::api::{CatalogChange, Grants, User};
+use placement::api::{CatalogChange, Grants, GroupChange, User};
 use syntax::statement::UserName;
 use values::error::{
-    SqlError, SqlResult, no_user, unsupported, user_does_not_exist, user_exists,
+    SqlError, SqlResult, no_resource_group, no_user, unsupported, user_does_not_exist, user_exists,
     user_operation_failed,
 };
 
@@ -34,12 +34,18 @@ impl Session {
     /// CREATE USER and ALTER USER.
     pub(in crate::session) async fn put_users(
         &mut self,
-        users: Vec<(UserName, String)>,
+        users: Vec<(UserName, Option<String>)>,
+        group: Option<String>,
         lenient: bool,
         create: bool,
     ) -> SqlResult<Reply> {
         self.engine.storage.timestamp().await?;
         let catalog = self.engine.storage.catalog().await?;
+        if let Some(group) = group.as_ref().filter(|group| catalog.resources.named(group).is_none())
+        {
+            return Err(no_resource_group(group));
+        }
+        let mut accounts = Vec::new();
         for (user, password) in users {
             let exists = catalog.user(&user.name, &user.host).is_some();
             if exists == create {
@@ -52,7 +58,15 @@ impl Session {
                 });
                 continue;
             }
-            self.put_user(user, &password).await?;
+            accounts.push((user.name.clone(), user.host.clone()));
+            // Without one, a new user has an empty password, and another keeps what it has.
+            if create || password.is_some() {
+                self.put_user(user, &password.unwrap_or_default()).await?;
+            }
+        }
+        if let Some(group) = group.filter(|_| !accounts.is_empty()) {
+            let change = GroupChange::Assign { accounts, group };
+            self.engine.storage.change(CatalogChange::Groups(change)).await?;
         }
         Ok(done())
     }

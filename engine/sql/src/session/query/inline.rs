@@ -32,6 +32,8 @@ struct Inliner<'a> {
     /// Of the statement before.
     diagnostics: &'a Diagnostics,
     identity: &'a Identity,
+    /// The resource group of the statement.
+    group: &'a str,
     /// Whether a LAST_INSERT_ID(expr) is left to be computed.
     keeps: &'a AtomicBool,
 }
@@ -73,6 +75,7 @@ impl Session {
                 parameters,
                 diagnostics: &self.diagnostics,
                 identity: &self.identity,
+                group: self.group.running(),
                 keeps: &keeps,
             };
             match walk_mut(statement, &mut inliner) {
@@ -192,6 +195,7 @@ impl Inliner<'_> {
                     Some("row_count") => Value::Int(self.diagnostics.row_count()),
                     Some("found_rows") => Value::UInt(self.diagnostics.found_rows()),
                     Some("current_user") => return Ok(self.account()),
+                    Some("current_resource_group") => Value::String(self.group.to_owned()),
                     _ => return Ok(None),
                 };
                 Some(expression(&value))

@@ -1,0 +1,283 @@
+//! Who pays in a process: an account for each resource group that does work in it.
+//!
+//! An account notes what is used, and has work wait while its group is in debt, first come first served. It decides no
+//! rate: that is its group's, as far as it was granted to this process. Before anything was granted, and while placement
+//! cannot be asked, it goes by what it knows: never by no limit, and never by none.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use env::Clock;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
+use types::{Error, ResourceGroup, Result};
+
+use crate::bucket::Bucket;
+use crate::shares::{Grant, Use};
+use crate::units::Units;
+
+/// How long work waits for its group's debt.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// How long it waits before it looks again, whatever the debt: rates change.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// The accounts of a process.
+pub struct Ledger {
+    clock: Arc<dyn Clock>,
+    accounts: Mutex<BTreeMap<String, Arc<Account>>>,
+    due: Notify,
+}
+
+/// What a group uses in a process.
+pub struct Account {
+    group: String,
+    clock: Arc<dyn Clock>,
+    used: AtomicU64,
+    /// Of `used`, what placement knows of.
+    reported: AtomicU64,
+    /// Whether there is a bucket, for whoever need not look into it.
+    limited: AtomicBool,
+    paced: Mutex<Option<Paced>>,
+    /// Whoever waits, in order.
+    turn: tokio::sync::Mutex<()>,
+    waited: AtomicBool,
+}
+
+struct Paced {
+    /// The group's rate.
+    limit: Units,
+    bucket: Bucket,
+}
+
+impl Ledger {
+    /// A ledger without accounts.
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Ledger { clock, accounts: Mutex::default(), due: Notify::new() }
+    }
+
+    /// The account of a group, held to what that is now.
+    pub fn account(&self, group: &ResourceGroup) -> Arc<Account> {
+        let mut accounts = self.accounts.lock();
+        let account = accounts.entry(group.name.clone()).or_insert_with(|| {
+            Arc::new(Account {
+                group: group.name.clone(),
+                clock: self.clock.clone(),
+                used: AtomicU64::new(0),
+                reported: AtomicU64::new(0),
+                limited: AtomicBool::new(false),
+                paced: Mutex::new(None),
+                turn: tokio::sync::Mutex::default(),
+                waited: AtomicBool::new(false),
+            })
+        });
+        if account.hold_to(group.limit().map(Units::whole)) {
+            self.due.notify_one();
+        }
+        account.clone()
+    }
+
+    /// Holds each account to what its group is now: work that waits may have reason to go on, and nobody else looks.
+    pub fn follow<'a>(&self, group: impl Fn(&str) -> Option<&'a ResourceGroup>) {
+        for account in self.accounts.lock().values() {
+            let limit = group(&account.group).and_then(ResourceGroup::limit);
+            if account.hold_to(limit.map(Units::whole)) {
+                self.due.notify_one();
+            }
+        }
+    }
+
+    /// Returns once a group's rate has changed, which placement should be asked about at once.
+    pub async fn due(&self) {
+        self.due.notified().await;
+    }
+
+    /// What placement is to know: groups with a limit, and those that have used something it does not know of.
+    pub fn uses(&self) -> Vec<Use> {
+        let accounts = self.accounts.lock();
+        accounts.values().filter_map(|account| account.to_report()).collect()
+    }
+
+    /// Takes in what placement has granted for what was reported; after how many milliseconds to ask again.
+    pub fn take(&self, reported: &[Use], grants: Vec<Grant>) -> Option<u64> {
+        let mut accounts = self.accounts.lock();
+        for of in reported {
+            if let Some(account) = accounts.get(&of.group) {
+                account.reported.store(of.used, Ordering::Relaxed);
+            }
+            // A group that placement knows nothing of is gone.
+            if !grants.iter().any(|grant| grant.group == of.group) {
+                accounts.remove(&of.group);
+            }
+        }
+        let again = grants.iter().map(|grant| grant.again_ms).min();
+        for Grant { group, rate, .. } in grants {
+            if let (Some(account), Some(rate)) = (accounts.get(&group), rate) {
+                account.grant(Units(rate));
+            }
+        }
+        again
+    }
+}
+
+impl Account {
+    /// The group's name.
+    pub fn group(&self) -> &str {
+        &self.group
+    }
+
+    /// What it has used in this process.
+    pub fn used(&self) -> Units {
+        Units(self.used.load(Ordering::Relaxed))
+    }
+
+    /// Notes what work has cost. Nobody waits.
+    pub fn charge(&self, units: Units) {
+        self.used.fetch_add(units.0, Ordering::Relaxed);
+        if self.limited.load(Ordering::Acquire)
+            && let Some(paced) = &mut *self.paced.lock()
+        {
+            paced.bucket.take(units, self.clock.now());
+        }
+    }
+
+    /// Returns once the group owes nothing.
+    ///
+    /// # Errors
+    ///
+    /// `Throttled` after half a minute.
+    pub async fn admit(&self) -> Result<()> {
+        if !self.limited.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        if let Ok(_turn) = self.turn.try_lock()
+            && self.owes_for().is_none()
+        {
+            return Ok(());
+        }
+        self.waited.store(true, Ordering::Relaxed);
+        let paid = async {
+            let _turn = self.turn.lock().await;
+            while let Some(wait) = self.owes_for() {
+                sleep(wait.min(LOOK)).await;
+            }
+        };
+        let paid = timeout(LONGEST_WAIT, paid).await;
+        paid.map_err(|_| Error::Throttled(self.group.clone()))
+    }
+
+    fn owes_for(&self) -> Option<Duration> {
+        self.paced.lock().as_mut()?.bucket.owes_for(self.clock.now())
+    }
+
+    /// Holds it to a group's rate; whether that is another one than before.
+    fn hold_to(&self, limit: Option<Units>) -> bool {
+        let now = self.clock.now();
+        let mut paced = self.paced.lock();
+        let known = paced.as_ref().map(|paced| paced.limit);
+        if known == limit {
+            return false;
+        }
+        match (&mut *paced, limit) {
+            (Some(paced), Some(limit)) => {
+                // Its share of the new rate is what it had of the old one, until placement says otherwise.
+                let share = u128::from(paced.bucket.rate().0) * u128::from(limit.0);
+                let share = share.checked_div(u128::from(paced.limit.0)).unwrap_or(0);
+                let share = u64::try_from(share).unwrap_or(u64::MAX).min(limit.0);
+                paced.bucket.set_rate(Units(share), now);
+                paced.limit = limit;
+            }
+            (paced, limit) => {
+                *paced = limit.map(|limit| Paced { limit, bucket: Bucket::new(limit, now) });
+            }
+        }
+        self.limited.store(limit.is_some(), Ordering::Release);
+        true
+    }
+
+    fn grant(&self, rate: Units) {
+        let now = self.clock.now();
+        if let Some(paced) = &mut *self.paced.lock() {
+            paced.bucket.set_rate(rate.min(paced.limit), now);
+        }
+    }
+
+    fn to_report(&self) -> Option<Use> {
+        let used = self.used.load(Ordering::Relaxed);
+        let held = self.paced.lock().as_ref().map(|paced| paced.bucket.rate().0);
+        if held.is_none() && used == self.reported.load(Ordering::Relaxed) {
+            return None;
+        }
+        let waited = self.waited.swap(false, Ordering::Relaxed);
+        Some(Use { group: self.group.clone(), used, waited, held: held.unwrap_or(0) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use env::SimClock;
+    use futures::FutureExt;
+
+    use super::*;
+
+    fn group(rate: Option<u64>) -> ResourceGroup {
+        ResourceGroup { ru_per_sec: rate, ..ResourceGroup::new("g").unwrap() }
+    }
+
+    #[test]
+    fn a_group_without_a_limit_is_counted_alone() {
+        let ledger = Ledger::new(Arc::new(SimClock::new(0)));
+        let account = ledger.account(&group(None));
+        account.charge(Units::whole(1_000_000));
+        assert!(account.admit().now_or_never().is_some());
+        let uses = ledger.uses();
+        assert_eq!(uses[0].used, Units::whole(1_000_000).0);
+        let known = Grant { group: "g".into(), rate: None, again_ms: 1_000 };
+        assert_eq!(ledger.take(&uses, vec![known]), Some(1_000));
+        assert_eq!(ledger.uses(), [], "nothing is new");
+        let burstable = ResourceGroup { burstable: true, ..group(Some(1)) };
+        assert!(ledger.account(&burstable).admit().now_or_never().is_some());
+    }
+
+    #[test]
+    fn debt_is_waited_for_until_it_is_paid_or_the_limit_is_gone() {
+        let clock = SimClock::new(0);
+        let ledger = Ledger::new(Arc::new(clock.clone()));
+        let account = ledger.account(&group(Some(100)));
+        assert!(ledger.due().now_or_never().is_some(), "placement is asked at once");
+        assert!(account.admit().now_or_never().is_some());
+        account.charge(Units::whole(50));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let _entered = runtime.enter();
+        assert!(account.admit().now_or_never().is_none());
+        clock.advance(Duration::from_millis(400));
+        assert!(account.admit().now_or_never().is_none());
+        clock.advance(Duration::from_millis(101));
+        assert!(account.admit().now_or_never().is_some());
+        account.charge(Units::whole(50));
+        assert!(account.admit().now_or_never().is_none());
+        let unlimited = group(None);
+        ledger.follow(|name| (name == "g").then_some(&unlimited));
+        assert!(account.admit().now_or_never().is_some());
+    }
+
+    #[test]
+    fn a_share_follows_the_groups_rate_before_placement_answers() {
+        let ledger = Ledger::new(Arc::new(SimClock::new(0)));
+        ledger.account(&group(Some(1_000)));
+        let uses = ledger.uses();
+        assert_eq!((uses[0].held, uses[0].waited), (Units::whole(1_000).0, false));
+        let half = Grant { group: "g".into(), rate: Some(Units::whole(500).0), again_ms: 200 };
+        assert_eq!(ledger.take(&uses, vec![half]), Some(200));
+        ledger.account(&group(Some(2_000)));
+        assert_eq!(ledger.uses()[0].held, Units::whole(1_000).0);
+        let more = Grant { group: "g".into(), rate: Some(Units::whole(9_000).0), again_ms: 200 };
+        ledger.take(&[], vec![more]);
+        let uses = ledger.uses();
+        assert_eq!(uses[0].held, Units::whole(2_000).0, "never more than the group's");
+        ledger.take(&uses, Vec::new());
+        assert_eq!(ledger.uses(), [], "the group is gone");
+    }
+}

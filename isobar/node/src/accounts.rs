@@ -1,0 +1,49 @@
+//! Reports to placement what resource groups use in this process, and takes in what they may use from now on.
+//!
+//! Whatever placement does, accounts go on with what they were granted last.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use placement::PlacementClient;
+use resources::Ledger;
+use resources::shares::PERIOD;
+use tokio::time::{sleep, timeout};
+use types::{ClusterVersion, NodeId, version};
+
+/// How long placement has for an answer.
+const ANSWER: Duration = Duration::from_secs(2);
+
+/// Asks placement again and again, and at once when a group's rate has changed.
+pub(crate) async fn keep(
+    ledger: Arc<Ledger>,
+    placement: PlacementClient,
+    node: NodeId,
+    cluster: impl Fn() -> ClusterVersion,
+) {
+    let mut pause = PERIOD;
+    loop {
+        tokio::select! {
+            () = ledger.due() => {}
+            () = sleep(pause) => {}
+        }
+        pause = PERIOD;
+        if let Ok(Ok(catalog)) = timeout(ANSWER, placement.catalog()).await {
+            ledger.follow(|name| catalog.resources.named(name));
+        }
+        let uses = ledger.uses();
+        // An older leader of placement would not know what it is asked.
+        if uses.is_empty() || cluster() < version::RESOURCE_GROUPS {
+            continue;
+        }
+        match timeout(ANSWER, placement.shares(node, uses.clone())).await {
+            Ok(Ok(grants)) => {
+                pause = ledger.take(&uses, grants).map_or(PERIOD, Duration::from_millis);
+            }
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "placement grants no shares of resource groups")
+            }
+            Err(_) => tracing::debug!("placement has not answered what resource groups may use"),
+        }
+    }
+}

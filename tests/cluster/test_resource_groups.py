@@ -1,0 +1,163 @@
+"""Resource groups over two SQL nodes: the rate of a group holds wherever its sessions are, and nobody else waits for it."""
+
+import os
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pymysql
+import pytest
+
+from harness import Cluster, wait_until
+
+INTERRUPTED = 1317
+# What a read of one row by its key costs: a request, and a batch of one. Its bytes are less than a hundredth of that.
+READ = 0.125 + 0.5
+SECONDS = 6
+
+
+@pytest.fixture(scope="module")
+def cluster(isobar, tmp_path_factory):
+    """Row nodes and two SQL nodes, with a user for each of two groups."""
+    data = tmp_path_factory.mktemp("groups")
+    base = os.environ.get("ISOBAR_PORT_BASE")
+    with Cluster(isobar, data, port_base=int(base) if base else None, columnar=0, sql=2) as running:
+        running.sql(
+            "CREATE DATABASE d",
+            "CREATE TABLE d.t (id INT PRIMARY KEY, a TEXT)",
+            "INSERT INTO d.t VALUES (1, 'x')",
+            "CREATE RESOURCE GROUP rg1 RU_PER_SEC = 50",
+            "CREATE RESOURCE GROUP rg2 RU_PER_SEC = 100",
+            *(f"CREATE USER usr{n} RESOURCE GROUP rg{n}" for n in (1, 2)),
+            *(f"GRANT ALL ON d.* TO usr{n}" for n in (1, 2)),
+        )
+        yield running
+    shutil.rmtree(data, ignore_errors=True)
+
+
+def session(cluster: Cluster, user: str, node: int = 1):
+    """A session of a user on one of the SQL nodes."""
+    return cluster.connect(user=user, port=cluster.mysql_port + node - 1)
+
+
+class Readers:
+    """Sessions that read one row again and again."""
+
+    def __init__(self, cluster: Cluster, user: str, nodes: list[int]):
+        self.count = 0
+        self.ended = threading.Event()
+        self.lock = threading.Lock()
+        self.failed: list[Exception] = []
+        self.threads = [threading.Thread(target=self.read, args=(cluster, user, node)) for node in nodes]
+
+    def read(self, cluster: Cluster, user: str, node: int) -> None:
+        try:
+            with session(cluster, user, node) as connection, connection.cursor() as cursor:
+                while not self.ended.is_set():
+                    cursor.execute("SELECT id FROM d.t WHERE id = 1")
+                    with self.lock:
+                        self.count += 1
+        except Exception as error:  # it belongs to the test, not to the thread
+            self.failed.append(error)
+
+
+@contextmanager
+def reading(*readers: Readers) -> Iterator[None]:
+    threads = [thread for one in readers for thread in one.threads]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        for one in readers:
+            one.ended.set()
+        for thread in threads:
+            thread.join(40)
+    assert not [error for one in readers for error in one.failed]
+
+
+def rates(*readers: Readers) -> list[float]:
+    """Request units that readers use in a second, once what was saved up is spent and shares are known."""
+    with reading(*readers):
+        time.sleep(3)
+        before, begun = [one.count for one in readers], time.monotonic()
+        time.sleep(SECONDS)
+        after, seconds = [one.count for one in readers], time.monotonic() - begun
+    return [(now - then) * READ / seconds for now, then in zip(after, before)]
+
+
+def test_groups_are_held_to_their_rates_side_by_side(cluster: Cluster):
+    one, two = rates(Readers(cluster, "usr1", [1] * 4), Readers(cluster, "usr2", [1] * 4))
+    assert one == pytest.approx(50, rel=0.1) and two == pytest.approx(100, rel=0.1), (one, two)
+
+
+def test_a_group_has_one_rate_over_several_nodes(cluster: Cluster):
+    (both,) = rates(Readers(cluster, "usr2", [1, 1, 2, 2]))
+    assert both == pytest.approx(100, rel=0.1), both
+    # One of them has nearly all of it where the other has nothing to do.
+    (alone,) = rates(Readers(cluster, "usr2", [2] * 4))
+    assert alone == pytest.approx(100, rel=0.15), alone
+
+
+def test_a_burstable_group_and_everybody_else_are_not_held(cluster: Cluster):
+    cluster.sql("ALTER RESOURCE GROUP rg1 BURSTABLE")
+    one, root, two = rates(*(Readers(cluster, user, [1]) for user in ("usr1", "root", "usr2")))
+    cluster.sql("ALTER RESOURCE GROUP rg1 BURSTABLE = FALSE")
+    assert one > 150 and root > 150, (one, root)
+    assert two == pytest.approx(100, rel=0.1), two
+
+
+def waiting(cluster: Cluster, number: int) -> bool:
+    shown = cluster.sql(f"SELECT info FROM information_schema.processlist WHERE id = {number}")
+    return bool(shown) and "FROM d.t" in (shown[0][0] or "")
+
+
+def test_a_commit_does_not_wait_and_what_follows_does_until_the_group_may_use_more(cluster: Cluster):
+    cluster.sql("ALTER RESOURCE GROUP rg1 RU_PER_SEC = 1")
+    with session(cluster, "usr1") as connection, connection.cursor() as cursor:
+        begun = time.monotonic()
+        cursor.execute("BEGIN")
+        cursor.execute("INSERT INTO d.t VALUES (2, REPEAT('x', 20000))")
+        cursor.execute("COMMIT")
+        assert time.monotonic() - begun < 10
+        number = connection.thread_id()
+        done = threading.Event()
+        rows: list[tuple] = []
+
+        def read() -> None:
+            cursor.execute("SELECT COUNT(*) FROM d.t")
+            rows.extend(cursor.fetchall())
+            done.set()
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        # It owes what would come in in more than half a minute; nobody else waits.
+        wait_until("the statement waits", lambda: waiting(cluster, number))
+        assert cluster.sql("SELECT COUNT(*) FROM d.t") == [(2,)]
+        assert not done.is_set()
+        cluster.sql("ALTER RESOURCE GROUP rg1 RU_PER_SEC = 100000")
+        reader.join(20)
+        assert rows == [(2,)]
+
+
+def test_a_statement_that_waits_can_be_killed(cluster: Cluster):
+    cluster.sql("ALTER RESOURCE GROUP rg1 RU_PER_SEC = 1")
+    with session(cluster, "usr1") as connection, connection.cursor() as cursor:
+        cursor.execute("INSERT INTO d.t VALUES (3, REPEAT('x', 20000))")
+        errors: list[int] = []
+
+        def read() -> None:
+            try:
+                cursor.execute("SELECT COUNT(*) FROM d.t")
+            except pymysql.err.MySQLError as error:
+                errors.append(error.args[0])
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        wait_until("the statement waits", lambda: waiting(cluster, connection.thread_id()))
+        cluster.sql(f"KILL QUERY {connection.thread_id()}")
+        reader.join(20)
+        assert errors == [INTERRUPTED]
+    cluster.sql("ALTER RESOURCE GROUP rg1 RU_PER_SEC = 50")
