@@ -74,6 +74,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "types",
             "env",
             "raft",
+            "resources",
             "txn",
             "placement",
             "rpc",

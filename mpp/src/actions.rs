@@ -250,7 +250,8 @@ impl Engine {
             None => self.timestamp().await?,
         };
         let query = Asked::Text(command.query);
-        Ok(json!(self.explain(&query, &context, ts, analyze).await?))
+        let group = self.group_of(caller, command.resource_group.as_deref()).await?;
+        Ok(json!(self.explain(&query, &context, ts, analyze, Some(&group)).await?))
     }
 
     async fn explain_ticket(&self, explain: ExplainTicket) -> MppResult<Value> {
@@ -263,7 +264,8 @@ impl Engine {
             let text = "only a query's ticket has a plan, and this is a scan's";
             return Err(MppError::new(MppCode::Invalid, text));
         };
-        Ok(json!(self.explain(&sql.query, &sql.context, ticket.token.ts, analyze).await?))
+        let (ts, group) = (ticket.token.ts, ticket.group.as_deref());
+        Ok(json!(self.explain(&sql.query, &sql.context, ts, analyze, group).await?))
     }
 
     /// A fresh timestamp; also learns whether the catalog changed.

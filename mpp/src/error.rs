@@ -211,6 +211,10 @@ impl std::error::Error for MppError {}
 impl From<Error> for MppError {
     fn from(error: Error) -> Self {
         let code = match &error {
+            // Under its own number to whoever asked, and for no other try.
+            Error::Throttled(_) => {
+                return MppError::numbered(MppCode::Cancelled, &SqlError::from(error));
+            }
             Error::SnapshotTooOld { .. } => MppCode::SnapshotTooOld,
             Error::LeaseLost(_) => MppCode::LeaseLost,
             Error::StaleEpoch { .. } | Error::RegionNotFound(_) => MppCode::StaleRegion,
@@ -220,9 +224,7 @@ impl From<Error> for MppError {
             Error::Timeout { .. } => MppCode::Timeout,
             Error::Corrupt(_) => MppCode::Corrupt,
             // Not for another try.
-            Error::Cancelled(_) | Error::OutcomeUnknown { .. } | Error::Throttled(_) => {
-                MppCode::Cancelled
-            }
+            Error::Cancelled(_) | Error::OutcomeUnknown { .. } => MppCode::Cancelled,
             Error::Revoked(_) => MppCode::Unavailable,
             Error::NotLeader { .. }
             | Error::Conflict { .. }

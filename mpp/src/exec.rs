@@ -23,6 +23,7 @@ use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 use placement::client::PlacementClient;
+use resources::Ledger;
 use rpc::{Channels, Pulse};
 use tonic::service::Routes;
 use types::columns::{NOT_NULL, client_field};
@@ -36,6 +37,7 @@ use crate::error::{MppCode, MppError, MppResult, refused};
 use crate::guard::Guarded;
 use crate::handlers::QueryNodes;
 use crate::layout::Owners;
+use crate::payer::{Payer, Payers};
 use crate::reader::Reader;
 use crate::session::Sessions;
 use crate::table::{ColumnarTables, Expected};
@@ -60,6 +62,7 @@ pub struct Engine {
     worker: Worker,
     channels: WorkerChannels,
     pub(crate) pulse: Pulse,
+    pub(crate) payers: Payers,
     leases: Mutex<KnownLeases>,
 }
 
@@ -108,10 +111,12 @@ impl Engine {
         clock: Arc<dyn Clock>,
         reader: Arc<Reader>,
         runtime: Arc<RuntimeEnv>,
+        ledger: Arc<Ledger>,
     ) -> MppResult<Arc<Self>> {
         let channels = WorkerChannels::default();
         let sessions = Sessions::new(reader.clone(), runtime.clone(), channels.clone())?;
-        let worker = session::worker(reader.clone(), runtime, channels.clone());
+        let payers = Payers::new(ledger, placement.clone());
+        let worker = session::worker(reader.clone(), runtime, channels.clone(), payers.clone());
         let (leases, pulse) = (Mutex::default(), Pulse::new(nodes.clone()));
         Ok(Arc::new(Engine {
             placement,
@@ -122,6 +127,7 @@ impl Engine {
             worker,
             channels,
             pulse,
+            payers,
             leases,
         }))
     }
@@ -240,18 +246,21 @@ impl Engine {
         query: &Asked,
         context: &QueryContext,
         token: SnapshotToken,
+        group: Option<&str>,
     ) -> MppResult<Answer> {
-        let attempt =
-            |before: Option<MppCode>| self.attempt(query, context, token.ts, before.is_some());
+        let payer = &self.payers.of_group(group).await;
+        let attempt = |before: Option<MppCode>| {
+            self.attempt((query, context), token.ts, before.is_some(), payer)
+        };
         attempts("a query", attempt).await
     }
 
     async fn attempt(
         &self,
-        query: &Asked,
-        context: &QueryContext,
+        (query, context): (&Asked, &QueryContext),
         ts: Timestamp,
         again: bool,
+        payer: &Payer,
     ) -> MppResult<Answer> {
         if again {
             // A region may be gone because its table is: that is for the catalog to say.
@@ -261,7 +270,7 @@ impl Engine {
         self.catch_up(context).await?;
         let avoid = self.nodes_to_avoid(&context.avoid, again).await;
         let Prepared { plan, context, schema, tables } =
-            self.prepare(query, context, ts, &avoid, again).await?;
+            self.prepare((query, context), ts, &avoid, again, payer).await?;
         let first = first_batch(threads::run(plan, context.task_ctx())?);
         let without = |silent: &BTreeSet<NodeId>| tables.can_do_without(silent);
         let mut answer = self.while_answered(tables.used(), without, first).await?;
@@ -277,27 +286,29 @@ impl Engine {
         context: &QueryContext,
         ts: Timestamp,
         analyze: bool,
+        group: Option<&str>,
     ) -> MppResult<Vec<String>> {
+        let payer = &self.payers.of_group(group).await;
         // As a query itself is planned again.
         let attempt = |before: Option<MppCode>| {
-            self.explain_once(query, context, ts, analyze, before.is_some())
+            self.explain_once((query, context), ts, analyze, before.is_some(), payer)
         };
         attempts("a plan", attempt).await
     }
 
     async fn explain_once(
         &self,
-        query: &Asked,
-        context: &QueryContext,
+        (query, context): (&Asked, &QueryContext),
         ts: Timestamp,
         analyze: bool,
         again: bool,
+        payer: &Payer,
     ) -> MppResult<Vec<String>> {
         self.check_readable(ts)?;
         self.catch_up(context).await?;
         let avoid = self.nodes_to_avoid(&context.avoid, again).await;
         let Prepared { plan, context, .. } =
-            self.prepare(query, context, ts, &avoid, again).await?;
+            self.prepare((query, context), ts, &avoid, again, payer).await?;
         if !analyze {
             return Ok(lines(&display_plan_ascii(plan.as_ref(), false)));
         }
@@ -320,11 +331,11 @@ impl Engine {
 
     async fn prepare(
         &self,
-        query: &Asked,
-        context: &QueryContext,
+        (query, context): (&Asked, &QueryContext),
         ts: Timestamp,
         avoid: &[NodeId],
         fresh: bool,
+        payer: &Payer,
     ) -> MppResult<Prepared> {
         let Logical { mut planned, tables, .. } =
             self.plan_logical(query, context, ts, avoid, fresh).await?;
@@ -345,8 +356,8 @@ impl Engine {
         let state = match at_home {
             // A query without tables, or with everything here: nothing would be gained by sending
             // rows through a socket to this same process.
-            true => self.sessions.local(),
-            false => self.sessions.coordinator(QueryNodes::new(nodes)),
+            true => self.sessions.local(payer.clone()),
+            false => self.sessions.coordinator(QueryNodes::new(nodes), payer)?,
         };
         let plan = state.create_physical_plan(&planned.plan).await?;
         match at_home {

@@ -112,16 +112,18 @@ impl FlightServer {
         }
     }
 
-    async fn seal(&self, work: Work, token: SnapshotToken) -> MppResult<FlightTicket> {
+    async fn seal(&self, work: Work, token: SnapshotToken, group: &str) -> MppResult<FlightTicket> {
         let key = self.engine.placement.signing_key().await?;
         let expires_ms = self.engine.now_ms() + TICKET_TTL_MS;
-        let sealed = Ticket { work, token, expires_ms }.seal(&key)?;
+        let group = Some(group.to_owned());
+        let sealed = Ticket { work, token, expires_ms, group }.seal(&key)?;
         Ok(FlightTicket { ticket: sealed.into() })
     }
 
     async fn scan_info(&self, command: ScanCommand, caller: &Caller) -> MppResult<FlightInfo> {
         self.engine.timestamp().await?;
         self.engine.check_scan(&command.database, &command.table, caller).await?;
+        let group = self.engine.group_of(caller, command.resource_group.as_deref()).await?;
         let table = self.engine.table(&command.database, &command.table).await?;
         let position = |name: &String| {
             table.column_named(name).map(|(at, _)| at).ok_or_else(|| {
@@ -152,7 +154,7 @@ impl FlightServer {
                 limit: command.limit,
             });
             endpoints.push(FlightEndpoint {
-                ticket: Some(self.seal(ticket, token).await?),
+                ticket: Some(self.seal(ticket, token, &group).await?),
                 location: part.locations.into_iter().map(location).collect(),
                 app_metadata: serde_json::json!({ "replicas": part.replicas }).to_string().into(),
                 ..Default::default()
@@ -186,6 +188,7 @@ impl FlightServer {
             context.user.clone_from(&caller.user);
         }
         self.engine.check_query(&command.query, &context.database, caller).await?;
+        let group = self.engine.group_of(caller, command.resource_group.as_deref()).await?;
         let (token, info) = self.snapshot(command.snapshot.as_deref(), &caller.user).await?;
         let (bound, columns) = self.engine.bind(&command.query, &mut context, token.ts).await?;
         let schema = answer_schema(&columns);
@@ -195,7 +198,7 @@ impl FlightServer {
             _ => Asked::Bound { bound },
         };
         let work = Work::Sql(SqlTicket { query, context });
-        let mut ticket = self.seal(work, token).await?;
+        let mut ticket = self.seal(work, token, &group).await?;
         if flight_sql {
             // Flight SQL clients expect its own ticket message around the handle.
             let wrapped = TicketStatementQuery { statement_handle: ticket.ticket };
@@ -253,6 +256,7 @@ impl FlightServer {
             database: String::new(),
             snapshot: None,
             context: None,
+            resource_group: None,
         };
         self.sql_info(command, caller, true).await
     }
@@ -270,10 +274,11 @@ impl FlightServer {
 
     async fn redeem(&self, ticket: FlightTicket) -> MppResult<Answer> {
         let ticket = self.engine.open(ticket.ticket).await?;
+        let group = ticket.group.as_deref();
         match &ticket.work {
-            Work::Scan(scan) => self.engine.scan(scan, ticket.token.ts).await,
+            Work::Scan(scan) => self.engine.scan(scan, ticket.token.ts, group).await,
             Work::Sql(sql) => {
-                let answer = self.engine.query(&sql.query, &sql.context, ticket.token).await;
+                let answer = self.engine.query(&sql.query, &sql.context, ticket.token, group).await;
                 answer.map_err(|error| match error.code {
                     // It was all there when the ticket was made.
                     MppCode::NotFound => MppError {

@@ -18,6 +18,7 @@ pub mod layout;
 mod life;
 pub mod metadata;
 pub mod parts;
+mod payer;
 pub mod prepared;
 mod prepared_scan;
 mod privileges;

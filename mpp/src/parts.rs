@@ -21,6 +21,7 @@ use crate::error::{MppCode, MppError, MppResult};
 use crate::exec::{Answer, Engine, first_batch, rename, scan_schema};
 use crate::handlers::QueryNodes;
 use crate::layout::{Owners, PlacedRegion, TableLayout, assign_near};
+use crate::payer::Payer;
 use crate::request::ScanCommand;
 use crate::table::ColumnarTable;
 use crate::ticket::{KeyRange, ScanTicket};
@@ -133,8 +134,14 @@ fn covering(routes: &[Route], ranges: &[KeyRange]) -> Option<Vec<Route>> {
 
 impl Engine {
     /// Reads a part of a table, as its ticket describes it, wherever its regions are by now.
-    pub async fn scan(&self, ticket: &ScanTicket, ts: Timestamp) -> MppResult<Answer> {
-        attempts("a part", |before| self.scan_once(ticket, ts, before)).await
+    pub async fn scan(
+        &self,
+        ticket: &ScanTicket,
+        ts: Timestamp,
+        group: Option<&str>,
+    ) -> MppResult<Answer> {
+        let payer = &self.payers.of_group(group).await;
+        attempts("a part", |before| self.scan_once(ticket, ts, before, payer)).await
     }
 
     /// One attempt; `before` is what the last one met.
@@ -143,6 +150,7 @@ impl Engine {
         ticket: &ScanTicket,
         ts: Timestamp,
         before: Option<MppCode>,
+        payer: &Payer,
     ) -> MppResult<Answer> {
         self.check_readable(ts)?;
         let here = self.reader.node();
@@ -153,7 +161,7 @@ impl Engine {
         }
         let layout = self.place(ticket, &avoid, before.is_some()).await?;
         let table = layout.table.clone();
-        let (state, at_home) = self.state_for(&layout)?;
+        let (state, at_home) = self.state_for(&layout, payer)?;
         let owners = self.owners()?;
         let needed = layout.regions.iter().filter_map(|region| owners.0.get(&region.node));
         let needed: Vec<_> = needed.cloned().collect();
@@ -230,18 +238,19 @@ impl Engine {
     fn state_for(
         &self,
         layout: &TableLayout,
+        payer: &Payer,
     ) -> MppResult<(datafusion::execution::SessionState, bool)> {
         let here = self.reader.node();
         let mut nodes: Vec<NodeId> = layout.regions.iter().map(|region| region.node).collect();
         nodes.sort_unstable();
         nodes.dedup();
         if nodes.iter().all(|node| *node == here) {
-            return Ok((self.sessions.local(), true));
+            return Ok((self.sessions.local(payer.clone()), true));
         }
         let owners = self.owners()?;
         let nodes: Vec<_> =
             nodes.into_iter().map(|node| owners.get(node).cloned()).collect::<MppResult<_>>()?;
-        Ok((self.sessions.coordinator(QueryNodes::new(nodes)), false))
+        Ok((self.sessions.coordinator(QueryNodes::new(nodes), payer)?, false))
     }
 }
 

@@ -6,7 +6,11 @@ use std::sync::Arc;
 use access::{Need, Rights, check_query};
 use placement::api::Catalog;
 use syntax::names::TableName;
-use values::error::{COMMAND_DENIED, DATABASE_DENIED, PRIVILEGE_NEEDED, SqlError};
+use types::Privileges;
+use values::error::{
+    COMMAND_DENIED, DATABASE_DENIED, PRIVILEGE_NEEDED, SqlError, no_resource_group,
+    privilege_needed,
+};
 
 use crate::auth::Caller;
 use crate::error::{MppCode, MppError, MppResult};
@@ -64,6 +68,25 @@ impl Engine {
             }
             _ => Ok(()),
         }
+    }
+
+    /// The resource group that pays for a caller: its own, or the one that it asks for and may use.
+    pub async fn group_of(&self, caller: &Caller, asked: Option<&str>) -> MppResult<String> {
+        let catalog = self.placement.catalog().await?;
+        let rights = Rights::of(&catalog, &caller.user, &caller.host);
+        let (user, host) = rights.account();
+        let own = catalog.resources.of_user(user, host);
+        let Some(asked) = asked.filter(|asked| !asked.eq_ignore_ascii_case(own)) else {
+            return Ok(own.to_owned());
+        };
+        let Some(group) = catalog.resources.named(asked) else {
+            return Err(MppError::numbered(MppCode::NotFound, &no_resource_group(asked)));
+        };
+        if !caller.vouched && !rights.everywhere(Privileges::SUPER.and(Privileges::DYNAMIC)) {
+            let needed = "SUPER or RESOURCE_GROUP_ADMIN or RESOURCE_GROUP_USER";
+            return Err(denied(&privilege_needed(needed)));
+        }
+        Ok(group.name.clone())
     }
 
     /// What a caller may see of the present catalog.

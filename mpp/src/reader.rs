@@ -13,12 +13,14 @@ use columnar::{ColumnarStore, PartitionScan, ScanRequest, TabletHandle};
 use datafusion::common::{DataFusionError, Result as DfResult};
 use futures::{Stream, StreamExt};
 use raft::Groups;
+use resources::Account;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use txn::client::TxnClient;
 use types::{Error, NodeId, RegionId, Result, Timestamp};
 
 use crate::error::MppError;
+use crate::payer;
 use crate::prepared_scan::PreparedScan;
 use crate::pruning;
 use crate::scan_spec::ScanSpec;
@@ -113,11 +115,12 @@ impl Reader {
         scan: Arc<PreparedScan>,
         partition: usize,
         schema: SchemaRef,
+        payer: Option<Arc<Account>>,
     ) -> impl Stream<Item = DfResult<RecordBatch>> + use<> {
         let batches = self.batches.clone();
         let (sender, receiver) = mpsc::channel(READ_AHEAD);
         let work = tokio::task::spawn_blocking(move || match scan.take(partition) {
-            Ok(scans) => feed(scans, &schema, &sender, &batches),
+            Ok(scans) => feed(scans, &schema, &sender, (&batches, payer.as_deref())),
             // Who has left by now needs no error.
             Err(error) => drop(sender.blocking_send(Err(MppError::from(error).into()))),
         });
@@ -133,9 +136,10 @@ fn feed(
     scans: Vec<PartitionScan>,
     schema: &SchemaRef,
     sender: &mpsc::Sender<DfResult<RecordBatch>>,
-    read: &AtomicU64,
+    (read, payer): (&AtomicU64, Option<&Account>),
 ) {
-    for batch in scans.into_iter().flatten() {
+    let mut batches = scans.into_iter().flatten();
+    while let Some(batch) = payer::read(&mut batches, payer) {
         let batch = batch
             .map_err(|error| DataFusionError::from(MppError::from(error)))
             .and_then(|batch| named(batch, schema));

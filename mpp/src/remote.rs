@@ -114,7 +114,8 @@ impl RemoteAnalytic {
         let asked = Asked::Bound { bound: query.bound.clone() };
         let work = Work::Sql(SqlTicket { query: asked, context });
         let expires_ms = self.clock.unix_millis() + TICKET_TTL_MS;
-        Ticket { work, token: query.token, expires_ms }.seal(key)
+        let group = Some(query.group.clone());
+        Ticket { work, token: query.token, expires_ms, group }.seal(key)
     }
 
     async fn client(&self, node: &str, user: &str) -> MppResult<FlightClient> {

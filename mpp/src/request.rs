@@ -43,6 +43,9 @@ pub struct ScanCommand {
     /// Most rows to return from each endpoint.
     #[serde(default)]
     pub limit: Option<u64>,
+    /// Resource group that pays; the caller's own if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource_group: Option<String>,
 }
 
 /// A query.
@@ -60,6 +63,9 @@ pub struct SqlCommand {
     /// Session settings; defaults if absent.
     #[serde(default)]
     pub context: Option<QueryContext>,
+    /// Resource group that pays; the caller's own if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource_group: Option<String>,
 }
 
 /// A predicate.

@@ -25,6 +25,7 @@ use types::NodeId;
 
 use crate::error::{MppCode, MppError};
 use crate::life;
+use crate::payer::{self, Payer};
 use crate::prepared_scan::PreparedScan;
 use crate::reader::Reader;
 use crate::scan_spec::ScanSpec;
@@ -172,6 +173,8 @@ impl ExecutionPlan for ColumnarScanExec {
         let wait = MetricBuilder::new(&self.metrics).subset_time("snapshot_wait", partition);
         let (spec, pinned) = (self.spec.clone(), self.pinned.clone());
         let (schema, batch_rows) = (self.schema(), context.session_config().batch_size());
+        let payer = Payer::of(context.session_config());
+        let pays = payer.clone();
         let batches = async move {
             // Reported once, by the partition that pins for all: the others wait for no more than it does.
             let pin = async || {
@@ -179,7 +182,7 @@ impl ExecutionPlan for ColumnarScanExec {
                 reader.pin(&spec, PARTITIONS, batch_rows).await
             };
             let scan = pinned.get_or_try_init(pin).await?.clone();
-            let stream = reader.scan(scan, partition, schema);
+            let stream = reader.scan(scan, partition, schema, pays);
             Ok::<_, datafusion::error::DataFusionError>(stream)
         };
         let stream = futures::stream::once(batches).try_flatten().map(move |batch| {
@@ -189,7 +192,8 @@ impl ExecutionPlan for ColumnarScanExec {
             batch
         });
         let batches = RecordBatchStreamAdapter::new(self.schema(), stream);
-        Ok(life::while_wanted(Box::pin(batches), &context))
+        let batches = payer::while_paid(Box::pin(batches), payer);
+        Ok(life::while_wanted(batches, &context))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {

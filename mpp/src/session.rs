@@ -18,6 +18,7 @@ use url::Url;
 use crate::channel::{PLANS, PLANS_HEADER, WorkerChannels, check_header};
 use crate::handlers::{QueryNodes, desired, route, scale_up};
 use crate::life::{self, Life};
+use crate::payer::{Payer, Payers};
 use crate::reader::Reader;
 use crate::rules;
 use crate::scan::{PARTITIONS, ScanCodec};
@@ -73,16 +74,25 @@ impl Sessions {
     }
 
     /// A state that scans this node's own regions, without distribution.
-    pub fn local(&self) -> SessionState {
-        self.local.clone()
+    pub(crate) fn local(&self, payer: Payer) -> SessionState {
+        let mut state = self.local.clone();
+        state.config_mut().set_extension(Arc::new(payer));
+        state
     }
 
     /// The coordinator's state for a query on `nodes`.
-    pub fn coordinator(&self, nodes: QueryNodes) -> SessionState {
+    ///
+    /// # Errors
+    ///
+    /// If the group's name cannot be sent.
+    pub(crate) fn coordinator(&self, nodes: QueryNodes, payer: &Payer) -> Result<SessionState> {
         let mut state = self.coordinator.clone();
+        let mut with_plans = headers();
+        payer.name_in(&mut with_plans);
+        state.set_distributed_passthrough_headers(with_plans)?;
         state.set_distributed_worker_resolver(FixedWorkers(nodes.urls()));
         state.config_mut().set_extension(Arc::new(nodes));
-        state
+        Ok(state)
     }
 }
 
@@ -122,10 +132,15 @@ fn headers() -> HeaderMap {
 }
 
 /// This node's worker: runs the tasks that coordinators send.
-pub fn worker(reader: Arc<Reader>, runtime: Arc<RuntimeEnv>, channels: WorkerChannels) -> Worker {
+pub(crate) fn worker(
+    reader: Arc<Reader>,
+    runtime: Arc<RuntimeEnv>,
+    channels: WorkerChannels,
+    payers: Payers,
+) -> Worker {
     let functions = local(reader.clone(), runtime.clone());
     Worker::from_session_builder(move |mut query: WorkerQueryContext| {
-        let (reader, channels) = (reader.clone(), channels.clone());
+        let (reader, channels, payers) = (reader.clone(), channels.clone(), payers.clone());
         let mut state = functions.clone();
         let life = Life::of_call();
         async move {
@@ -134,6 +149,7 @@ pub fn worker(reader: Arc<Reader>, runtime: Arc<RuntimeEnv>, channels: WorkerCha
             let mut config = query.builder.config().take().unwrap_or_default();
             config.set_extension(reader);
             config.set_extension(Arc::new(life));
+            config.set_extension(Arc::new(payers.of_headers(&query.headers).await));
             *state.config_mut() = config.with_batch_size(BATCH_ROWS);
             Ok(state
                 .with_distributed_user_codec(ScanCodec)

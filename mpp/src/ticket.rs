@@ -149,6 +149,9 @@ pub struct Ticket {
     pub token: SnapshotToken,
     /// Unix milliseconds after which it is not redeemed; the lease may end earlier or be renewed.
     pub expires_ms: u64,
+    /// The resource group that pays for it; the default one without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
 }
 
 impl Ticket {

@@ -213,7 +213,12 @@ impl Rights {
 
     /// Fails where it may not grant or revoke privileges.
     pub fn check_grant(&self, level: &Level, privileges: Privileges) -> SqlResult<()> {
-        let missing = privileges.and(Privileges::GRANT_OPTION).without(self.at(level));
+        let mut own = self.at(level);
+        // SUPER stands for the dynamic ones, which are on everything.
+        if *level == Level::Everything && own.meets(Privileges::SUPER) {
+            own = own.and(Privileges::DYNAMIC);
+        }
+        let missing = privileges.and(Privileges::GRANT_OPTION).without(own);
         if missing.is_empty() {
             return Ok(());
         }

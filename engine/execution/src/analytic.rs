@@ -23,6 +23,8 @@ pub struct AnalyticQuery {
     pub token: SnapshotToken,
     /// What gives it meaning.
     pub context: QueryContext,
+    /// The resource group that pays for it.
+    pub group: String,
 }
 
 /// A running analytic query.

@@ -23,7 +23,12 @@ impl Units {
 
     /// One read request to a region, sent by itself, that gives so many bytes.
     pub const fn of_read(bytes: usize) -> Self {
-        Self(WHOLE / 2 + WHOLE / 8 + (bytes as u64).saturating_mul(WHOLE) / (64 << 10))
+        Self(WHOLE / 2 + WHOLE / 8 + Self::of_bytes(bytes).0)
+    }
+
+    /// So many bytes that are read, of columns: there is no request to pay for.
+    pub const fn of_bytes(bytes: usize) -> Self {
+        Self((bytes as u64).saturating_mul(WHOLE) / (64 << 10))
     }
 
     /// One write request to a region, sent by itself, of so many bytes, on so many replicas.

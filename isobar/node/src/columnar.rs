@@ -13,12 +13,15 @@ use mpp::reader::Reader;
 use placement::PlacementClient;
 use placement::api::{Node, NodeRole};
 use raft::Groups;
+use resources::Ledger;
 use tokio::sync::SetOnce;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 use tonic::transport::server::TcpIncoming;
 use types::NodeId;
 
 use crate::Common;
+use crate::accounts;
 use crate::heartbeat::{ColumnSizes, Heartbeat};
 use crate::scrub;
 use crate::users;
@@ -44,7 +47,12 @@ pub(crate) async fn run(common: Common, shutdown: BoxFuture<'_, ()>) -> Result<(
         .with_context(|| format!("cannot open {}", path.display()))?;
     let store = common.raft_store(&me, Box::new(ColumnarMachines::new(&columns)))?;
     let groups: Arc<dyn Groups> = Arc::new(store.clone());
-    let engine = query_engine(&common, node, &columns, &groups)?;
+    let ledger = Arc::new(Ledger::new(common.clock.clone()));
+    let engine = query_engine(&common, node, &columns, &groups, ledger.clone())?;
+    let channels = common.channels.clone();
+    let accounting =
+        accounts::keep(ledger, common.placement.clone(), node, move || channels.version());
+    let accounting = AbortOnDropHandle::new(tokio::spawn(accounting));
 
     let stop = CancellationToken::new();
     let handlers = rpc::Handlers { store: store.clone(), txn: None, placement: None };
@@ -88,6 +96,7 @@ pub(crate) async fn run(common: Common, shutdown: BoxFuture<'_, ()>) -> Result<(
         () = shutdown => tracing::info!("stopping"),
     }
     stop.cancel();
+    drop(accounting);
     crate::end("internal port", serving).await;
     crate::end("Flight server", server).await;
     let ended = tokio::task::spawn_blocking(move || {
@@ -112,6 +121,7 @@ fn query_engine(
     node: NodeId,
     columns: &ColumnarStore,
     groups: &Arc<dyn Groups>,
+    ledger: Arc<Ledger>,
 ) -> Result<Arc<Engine>> {
     let rows = common.transactions();
     let reader = Arc::new(Reader::new(node, columns.clone(), groups.clone(), rows));
@@ -120,7 +130,7 @@ fn query_engine(
         RuntimeEnvBuilder::new().with_memory_pool(Arc::new(FairSpillPool::new(bytes))).build()?,
     );
     let (placement, channels) = (common.placement.clone(), common.channels.clone());
-    Ok(Engine::new(placement, channels, common.clock.clone(), reader, runtime)?)
+    Ok(Engine::new(placement, channels, common.clock.clone(), reader, runtime, ledger)?)
 }
 
 /// Flushes and compacts until asked to stop; heartbeats say what may go.

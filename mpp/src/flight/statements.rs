@@ -100,7 +100,8 @@ impl FlightServer {
     pub(super) async fn bound_command(&self, handle: &[u8]) -> MppResult<SqlCommand> {
         let Prepared { query, parameters } = self.opened(handle).await?;
         let query = syntax::bound::bound(&query, &parameters).map_err(|error| refused(&error))?;
-        Ok(SqlCommand { query, database: String::new(), snapshot: None, context: None })
+        let (database, resource_group) = (String::new(), None);
+        Ok(SqlCommand { query, database, snapshot: None, context: None, resource_group })
     }
 
     /// DoPut of parameters: answers the handle of the statement that has them.

@@ -25,6 +25,7 @@ use placement::api::{
 use placement::client::{PlacementClient, PlacementTransport};
 use raft::testing::SoloGroups;
 use raft::{Groups, INITIAL_POSITION, Machines, Position, SnapshotChunks};
+use resources::Ledger;
 use rpc::Channels;
 use tokio::runtime::Runtime;
 use tonic::transport::server::TcpIncoming;
@@ -452,14 +453,10 @@ async fn start_node(
     };
     let txn = TxnClient::new(Arc::new(NoRows), Arc::new(NoRows));
     let reader = Arc::new(Reader::new(id, store, groups.clone(), txn));
-    let engine = Engine::new(
-        client.clone(),
-        channels,
-        clock,
-        reader.clone(),
-        Arc::new(RuntimeEnv::default()),
-    )
-    .unwrap();
+    let ledger = Arc::new(Ledger::new(clock.clone()));
+    let runtime_env = Arc::new(RuntimeEnv::default());
+    let engine =
+        Engine::new(client.clone(), channels, clock, reader.clone(), runtime_env, ledger).unwrap();
     let (serving, placement) = (engine.clone(), client.clone());
     let started = runtime.spawn(async move {
         client.status().await.unwrap();

@@ -94,7 +94,7 @@ async fn a_snapshot_below_the_safe_point_is_refused() {
     let context = QueryContext { database: "d".into(), ..QueryContext::default() };
     let read = async |ts| {
         let token = SnapshotToken { ts: Timestamp(ts), lease: 0 };
-        let answer = node.engine.query(&Asked::Text(COUNT.into()), &context, token).await?;
+        let answer = node.engine.query(&Asked::Text(COUNT.into()), &context, token, None).await?;
         answer.batches.try_collect::<Vec<_>>().await
     };
     assert_eq!(shown(&read(1_000).await.unwrap()), ["600|0|599"]);

@@ -163,7 +163,7 @@ fn a_literal_fits_its_column_exactly_or_is_refused() {
 fn ticket_of(query: Asked) -> Ticket {
     let work = Work::Sql(SqlTicket { query, context: Default::default() });
     let token = SnapshotToken { ts: Timestamp(7), lease: 3 };
-    Ticket { work, token, expires_ms: u64::MAX }
+    Ticket { work, token, expires_ms: u64::MAX, group: None }
 }
 
 struct NoTables;

@@ -413,24 +413,24 @@ async fn a_resource_group_is_left_by_whoever_may() {
     let group = "SELECT CURRENT_RESOURCE_GROUP()";
     let hinted = "SELECT /*+ RESOURCE_GROUP(rg2) */ CURRENT_RESOURCE_GROUP()";
     let mut ann = session_of(&engine, "ann");
-    assert_eq!(rows(&mut ann, group).await.unwrap(), [["rg1"]]);
+    assert_eq!(rows(&mut ann, group).await.unwrap(), ["rg1"]);
     for sql in ["SET RESOURCE GROUP rg2", "SET RESOURCE GROUP `default`"] {
         assert!(refusal(&mut ann, sql).await.contains("RESOURCE_GROUP_USER"), "{sql}");
     }
-    assert_eq!(rows(&mut ann, hinted).await.unwrap(), [["rg1"]]);
+    assert_eq!(rows(&mut ann, hinted).await.unwrap(), ["rg1"]);
     let warning = rows(&mut ann, "SHOW WARNINGS").await.unwrap();
-    assert_eq!(warning[0][1], "1227", "{warning:?}");
+    assert!(warning[0].contains("1227"), "{warning:?}");
     done(&mut ann, "SET RESOURCE GROUP rg1").await.unwrap();
     assert!(!refusal(&mut root, "GRANT RESOURCE_GROUP_USER ON d.* TO ann").await.is_empty());
     done(&mut root, "GRANT RESOURCE_GROUP_USER ON *.* TO ann").await.unwrap();
     done(&mut ann, "SET RESOURCE GROUP rg2").await.unwrap();
-    assert_eq!(rows(&mut ann, group).await.unwrap(), [["rg2"]]);
+    assert_eq!(rows(&mut ann, group).await.unwrap(), ["rg2"]);
     assert!(refusal(&mut ann, "DROP RESOURCE GROUP rg2").await.starts_with("1227"));
     done(&mut root, "GRANT RESOURCE_GROUP_ADMIN ON *.* TO ann").await.unwrap();
     done(&mut ann, "ALTER RESOURCE GROUP rg2 RU_PER_SEC = 5").await.unwrap();
     // Sessions that are there keep the group that they began with.
     done(&mut root, "ALTER USER ann RESOURCE GROUP rg2").await.unwrap();
     let mut other = session_of(&engine, "ann");
-    assert_eq!(rows(&mut other, group).await.unwrap(), [["rg2"]]);
-    assert_eq!(rows(&mut ann, hinted).await.unwrap(), [["rg2"]]);
+    assert_eq!(rows(&mut other, group).await.unwrap(), ["rg2"]);
+    assert_eq!(rows(&mut ann, hinted).await.unwrap(), ["rg2"]);
 }

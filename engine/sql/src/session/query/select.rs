@@ -449,7 +449,8 @@ impl Session {
             Some(token) if token.ts == at => token,
             _ => SnapshotToken::without_lease(at),
         };
-        AnalyticQuery { bound: prepared.bound.clone(), token, context }
+        let group = self.group.running().to_owned();
+        AnalyticQuery { bound: prepared.bound.clone(), token, context, group }
     }
 
     /// EXPLAIN [ANALYZE].

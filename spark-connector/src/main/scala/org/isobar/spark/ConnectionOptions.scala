@@ -29,6 +29,8 @@ final case class Endpoint(host: String, port: Int) {
   *   longest wait for a connection
   * @param requestTimeoutMillis
   *   longest wait for any one answer: a catalog call, or the next batch of a stream
+  * @param resourceGroup
+  *   group that pays for what is read; the user's own without
   */
 final case class ConnectionOptions(
     endpoints: Seq[Endpoint],
@@ -38,7 +40,8 @@ final case class ConnectionOptions(
     snapshotTtl: String,
     snapshotTtlMillis: Long,
     connectTimeoutMillis: Int,
-    requestTimeoutMillis: Long
+    requestTimeoutMillis: Long,
+    resourceGroup: Option[String] = None
 ) {
 
   /** The same cluster and login, whatever snapshot is asked for. */
@@ -56,13 +59,14 @@ object ConnectionOptions {
   val SnapshotTtl = "snapshotTtl"
   val ConnectTimeout = "connectTimeout"
   val RequestTimeout = "requestTimeout"
+  val ResourceGroup = "resourceGroup"
 
   /** Environment variable that is read when neither `password` nor `passwordFile` is set. */
   val PasswordVariable = "ISOBAR_PASSWORD"
 
   /** Every key of a connection. */
   val keys: Seq[String] =
-    Seq(Endpoints, User, Password, PasswordFile, Snapshot, SnapshotTtl, ConnectTimeout, RequestTimeout)
+    Seq(Endpoints, User, Password, PasswordFile, Snapshot, SnapshotTtl, ConnectTimeout, RequestTimeout, ResourceGroup)
 
   private val duration = """(\d{1,9})(ms|s|m|h)""".r
 
@@ -92,7 +96,8 @@ object ConnectionOptions {
       snapshotTtl = ttl,
       snapshotTtlMillis = millis(where, SnapshotTtl, ttl),
       connectTimeoutMillis = millis(where, ConnectTimeout, text(ConnectTimeout).getOrElse("10s")).toInt,
-      requestTimeoutMillis = millis(where, RequestTimeout, text(RequestTimeout).getOrElse("60s"))
+      requestTimeoutMillis = millis(where, RequestTimeout, text(RequestTimeout).getOrElse("60s")),
+      resourceGroup = text(ResourceGroup)
     )
   }
 

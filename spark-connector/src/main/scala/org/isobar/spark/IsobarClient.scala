@@ -52,7 +52,7 @@ final class IsobarClient private (val options: ConnectionOptions) {
   /** Plans a scan: which tickets to read, and where. */
   def scan(request: ScanRequest): ScanPlan = {
     val doing = s"planning a scan of ${request.database}.${request.table}"
-    val descriptor = FlightDescriptor.command(Protocol.scanCommand(request))
+    val descriptor = FlightDescriptor.command(Protocol.scanCommand(request, options.resourceGroup))
     val info = call(doing)((client, options) => client.getInfo(descriptor, options: _*))
     val schema = info.getSchemaOptional
     if (schema.isEmpty) throw IsobarException(Code.Protocol, s"$doing: the answer has no schema")

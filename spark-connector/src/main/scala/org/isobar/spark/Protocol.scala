@@ -63,14 +63,16 @@ object Protocol {
 
   def bytes(node: JsonNode): Array[Byte] = mapper.writeValueAsBytes(node)
 
-  /** The descriptor's command for a scan. */
-  def scanCommand(request: ScanRequest): Array[Byte] = {
+  /** The descriptor's command for a scan, paid for by a resource group. */
+  def scanCommand(request: ScanRequest, resourceGroup: Option[String]): Array[Byte] = {
     val scan = obj().put("database", request.database).put("table", request.table)
     val columns = scan.putArray("columns")
     request.columns.foreach(columns.add)
     request.filter.fold(scan.putNull("filter"))(scan.set[ObjectNode]("filter", _))
     scan.put("snapshot", request.snapshot)
     request.limit.fold(scan.putNull("limit"))(n => scan.put("limit", n))
+    // Servers of older releases know of no groups.
+    resourceGroup.foreach(scan.put("resource_group", _))
     bytes(obj().set[ObjectNode]("scan", scan))
   }
 
