@@ -29,8 +29,8 @@ def cluster(isobar, tmp_path_factory):
             "CREATE DATABASE d",
             "CREATE TABLE d.t (id INT PRIMARY KEY, a TEXT)",
             "INSERT INTO d.t VALUES (1, 'x')",
-            "CREATE RESOURCE GROUP rg1 RU_PER_SEC = 50",
-            "CREATE RESOURCE GROUP rg2 RU_PER_SEC = 100",
+            "CREATE RESOURCE GROUP rg1 RU_PER_SEC = 20",
+            "CREATE RESOURCE GROUP rg2 RU_PER_SEC = 40",
             *(f"CREATE USER usr{n} RESOURCE GROUP rg{n}" for n in (1, 2)),
             *(f"GRANT ALL ON d.* TO usr{n}" for n in (1, 2)),
         )
@@ -89,25 +89,30 @@ def rates(*readers: Readers) -> list[float]:
     return [(now - then) * READ / seconds for now, then in zip(after, before)]
 
 
+def holds(rate: float, limit: float) -> bool:
+    """Whether a group used what it may, and no more; a machine that is busy may do a little less."""
+    return 0.8 * limit < rate < 1.1 * limit
+
+
 def test_groups_are_held_to_their_rates_side_by_side(cluster: Cluster):
     one, two = rates(Readers(cluster, "usr1", [1] * 4), Readers(cluster, "usr2", [1] * 4))
-    assert one == pytest.approx(50, rel=0.1) and two == pytest.approx(100, rel=0.1), (one, two)
+    assert holds(one, 20) and holds(two, 40), (one, two)
 
 
 def test_a_group_has_one_rate_over_several_nodes(cluster: Cluster):
-    (both,) = rates(Readers(cluster, "usr2", [1, 1, 2, 2]))
-    assert both == pytest.approx(100, rel=0.1), both
+    (both,) = rates(Readers(cluster, "usr2", [1] * 4 + [2] * 4))
+    assert holds(both, 40), both
     # One of them has nearly all of it where the other has nothing to do.
     (alone,) = rates(Readers(cluster, "usr2", [2] * 4))
-    assert alone == pytest.approx(100, rel=0.15), alone
+    assert holds(alone, 40), alone
 
 
 def test_a_burstable_group_and_everybody_else_are_not_held(cluster: Cluster):
     cluster.sql("ALTER RESOURCE GROUP rg1 BURSTABLE")
     one, root, two = rates(*(Readers(cluster, user, [1]) for user in ("usr1", "root", "usr2")))
     cluster.sql("ALTER RESOURCE GROUP rg1 BURSTABLE = FALSE")
-    assert one > 150 and root > 150, (one, root)
-    assert two == pytest.approx(100, rel=0.1), two
+    assert one > 60 and root > 60, (one, root)
+    assert holds(two, 40), two
 
 
 def waiting(cluster: Cluster, number: int) -> bool:
@@ -161,7 +166,7 @@ def test_a_statement_that_waits_can_be_killed(cluster: Cluster):
         cluster.sql(f"KILL QUERY {connection.thread_id()}")
         reader.join(20)
         assert errors == [INTERRUPTED]
-    cluster.sql("ALTER RESOURCE GROUP rg1 RU_PER_SEC = 50")
+    cluster.sql("ALTER RESOURCE GROUP rg1 RU_PER_SEC = 20")
 
 
 # Rows of a table on columns, and what the bytes of its texts alone cost.
@@ -203,7 +208,7 @@ def test_columns_are_paid_for_by_the_group_of_the_statement(cluster: Cluster, wi
         assert limited > 2 * SCAN / 80 * 0.8, limited
         cluster.sql("ALTER RESOURCE GROUP rg1 RU_PER_SEC = UNLIMITED")
         wait_until("the limit is gone", lambda: seconds(read, 3) < limited / 2)
-    cluster.sql("ALTER RESOURCE GROUP rg1 RU_PER_SEC = 50")
+    cluster.sql("ALTER RESOURCE GROUP rg1 RU_PER_SEC = 20")
 
 
 def test_flight_clients_are_of_their_users_group_or_of_one_that_they_may_name(cluster: Cluster, wide: str):
@@ -218,4 +223,4 @@ def test_flight_clients_are_of_their_users_group_or_of_one_that_they_may_name(cl
         client.rows({"scan": {**scan, "resource_group": "nothing"}})
     cluster.sql("GRANT RESOURCE_GROUP_USER ON *.* TO usr1")
     assert seconds(lambda: client.rows({"scan": scan}), 3) < limited / 2
-    cluster.sql("REVOKE RESOURCE_GROUP_USER ON *.* FROM usr1", "ALTER RESOURCE GROUP rg1 RU_PER_SEC = 50")
+    cluster.sql("REVOKE RESOURCE_GROUP_USER ON *.* FROM usr1", "ALTER RESOURCE GROUP rg1 RU_PER_SEC = 20")

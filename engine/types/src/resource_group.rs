@@ -259,7 +259,7 @@ impl GroupOptions {
 /// The kind of background work of a name, one's own or TiDB's, in whatever case.
 pub fn task_named(name: &str) -> Option<&'static str> {
     let is = |known: &&str| known.eq_ignore_ascii_case(name);
-    let found = TASKS.iter().find(|(task, others)| is(task) || others.iter().any(|one| is(&one)));
+    let found = TASKS.iter().find(|(task, others)| is(task) || others.iter().any(is));
     found.map(|(task, _)| *task)
 }
 
@@ -301,7 +301,9 @@ impl fmt::Display for Written {
             }
             (seconds, 0) if seconds > 0 && seconds % 60 == 0 => write!(f, "{}m", seconds / 60),
             (seconds, 0) => write!(f, "{seconds}s"),
-            _ if self.0.as_nanos() % 1_000_000 == 0 => write!(f, "{}ms", self.0.as_millis()),
+            _ if self.0.as_nanos().is_multiple_of(1_000_000) => {
+                write!(f, "{}ms", self.0.as_millis())
+            }
             _ => write!(f, "{}ns", self.0.as_nanos()),
         }
     }
