@@ -240,12 +240,13 @@ mod tests {
     #[tokio::test]
     async fn calls_that_one_task_makes_at_once_are_one_batch() {
         let (batcher, gate, sizes) = gated();
-        gate.add_permits(2);
+        gate.add_permits(4);
         let calls = futures::future::join_all([2, 3, 4].map(|query| batcher.call(query)));
         let mut calls = std::pin::pin!(calls);
         let answers =
             std::future::poll_fn(|context| raft::together(|| calls.as_mut().poll(context)));
-        assert_eq!(answers.await, [Ok(20), Ok(30), Ok(40)]);
+        let answers = tokio::time::timeout(Duration::from_secs(5), answers);
+        assert_eq!(answers.await.expect("answers"), [Ok(20), Ok(30), Ok(40)]);
         assert_eq!(*sizes.lock(), [3]);
         assert_eq!(batcher.call(5).await, Ok(50), "nothing is under way any more");
     }
