@@ -143,7 +143,10 @@ impl Session {
         let dialect = self.variables.dialect();
         let text = binary_literals::to_text(sql, &dialect)?;
         let waiting = self.parsed(&text)?;
-        self.check_privileges(&waiting.statement).await?;
+        let allowed = self.check_privileges(&waiting.statement).await;
+        // It does not run yet: its hint counts when it does.
+        self.end_group();
+        allowed?;
         self.take_time();
         let columns = match &*waiting.statement {
             Stmt::Query(query) => {

@@ -428,6 +428,13 @@ async fn a_resource_group_is_left_by_whoever_may() {
     assert!(refusal(&mut ann, "DROP RESOURCE GROUP rg2").await.starts_with("1227"));
     done(&mut root, "GRANT RESOURCE_GROUP_ADMIN ON *.* TO ann").await.unwrap();
     done(&mut ann, "ALTER RESOURCE GROUP rg2 RU_PER_SEC = 5").await.unwrap();
+    // Nor does a session stay in the group of a statement that it prepares, or may not.
+    for sql in
+        ["SELECT /*+ RESOURCE_GROUP(rg1) */ 1", "SELECT /*+ RESOURCE_GROUP(rg1) */ a FROM d.secret"]
+    {
+        _ = ann.prepare(sql.as_bytes()).await;
+        assert_eq!(rows(&mut ann, group).await.unwrap(), ["rg2"], "{sql}");
+    }
     // Sessions that are there keep the group that they began with.
     done(&mut root, "ALTER USER ann RESOURCE GROUP rg2").await.unwrap();
     let mut other = session_of(&engine, "ann");
