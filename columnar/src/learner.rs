@@ -28,12 +28,12 @@ impl ColumnarMachines {
 }
 
 impl Machines for ColumnarMachines {
-    fn recover(&mut self) -> Result<Vec<Box<dyn Machine>>> {
+    fn recover(&self) -> Result<Vec<Box<dyn Machine>>> {
         let tablets = &self.store.tablets;
         Ok(tablets.all().into_iter().map(|tablet| machine(tablet, tablets)).collect())
     }
 
-    fn create(&mut self, region: &Region, initial: bool) -> Result<Box<dyn Machine>> {
+    fn create(&self, region: &Region, initial: bool) -> Result<Box<dyn Machine>> {
         if initial || !may_be_columns(region.kind) {
             return Err(Error::Invalid(format!(
                 "region {} cannot begin on a columnar node: columns follow regions with records as \
@@ -48,7 +48,7 @@ impl Machines for ColumnarMachines {
         Ok(machine(tablets.create(&self.store.shared, region)?, tablets))
     }
 
-    fn destroy(&mut self, region: &Region) -> Result<()> {
+    fn destroy(&self, region: &Region) -> Result<()> {
         self.store.tablets.destroy(&self.store.shared, region.id)
     }
 }

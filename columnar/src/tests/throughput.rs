@@ -67,7 +67,7 @@ fn node(dir: &std::path::Path) -> Node {
         end: key::records_end(TABLE),
         peers: vec![peer(1, 1, PeerRole::Voter), peer(2, 2, PeerRole::Learner)],
     };
-    let mut machines = ColumnarMachines::new(&store);
+    let machines = ColumnarMachines::new(&store);
     let mut machine = machines.create(&region, false).unwrap();
     let items = [SnapshotItem::Schema(Box::new(table()))];
     let chunk = encode_chunk(&items).unwrap();

@@ -25,8 +25,8 @@ impl PlacementMachines {
         PlacementMachines { store, view, rows }
     }
 
-    fn rows(&mut self, region: &Region) -> Result<&mut Box<dyn Machines>> {
-        self.rows.as_mut().ok_or_else(|| {
+    fn rows(&self, region: &Region) -> Result<&dyn Machines> {
+        self.rows.as_deref().ok_or_else(|| {
             Error::Invalid(format!(
                 "region {} cannot live here: this node holds no rows",
                 region.id
@@ -41,8 +41,8 @@ impl Machines for PlacementMachines {
         self.rows.as_ref().map_or_else(|| Some(Box::new(()) as Room), |rows| rows.room())
     }
 
-    fn recover(&mut self) -> Result<Vec<Box<dyn Machine>>> {
-        let mut machines = match &mut self.rows {
+    fn recover(&self) -> Result<Vec<Box<dyn Machine>>> {
+        let mut machines = match &self.rows {
             Some(rows) => rows.recover()?,
             None => Vec::new(),
         };
@@ -52,7 +52,7 @@ impl Machines for PlacementMachines {
         Ok(machines)
     }
 
-    fn create(&mut self, region: &Region, initial: bool) -> Result<Box<dyn Machine>> {
+    fn create(&self, region: &Region, initial: bool) -> Result<Box<dyn Machine>> {
         if region.kind != RegionKind::Placement {
             return self.rows(region)?.create(region, initial);
         }
@@ -61,7 +61,7 @@ impl Machines for PlacementMachines {
         Ok(Box::new(machine))
     }
 
-    fn destroy(&mut self, region: &Region) -> Result<()> {
+    fn destroy(&self, region: &Region) -> Result<()> {
         if region.kind != RegionKind::Placement {
             return self.rows(region)?.destroy(region);
         }

@@ -15,7 +15,7 @@ use crate::peer::{Peer, RESTORE_AGAIN_TICKS, Slot, Work};
 use crate::reply::Answers;
 use crate::snapshot::SpoolDir;
 use crate::storage::{KEY_SPOOL, PendingSpool, conf_state};
-use crate::work::{Job, Returned, Task};
+use crate::work::{Job, JobKind, MachineJob, Task};
 
 impl Peer {
     /// Applies what is queued, up to the end of a batch, a split or a snapshot: here if there is room for that without
@@ -57,7 +57,8 @@ impl Peer {
     pub fn lend(&mut self, task: Task, until: Slot, spools: &Arc<SpoolDir>) -> Option<Job> {
         match std::mem::replace(&mut self.slot, until) {
             Slot::Here(machine) => {
-                Some(Job { region: self.region.id, machine, task, spools: spools.clone() })
+                let job = MachineJob { machine, task, spools: spools.clone() };
+                Some(Job { region: self.region.id, kind: JobKind::Machine(job) })
             }
             other => {
                 self.slot = other;
@@ -69,12 +70,13 @@ impl Peer {
     /// Takes the machine back. Adds what must be written now that the job is done, and returns the children of a split.
     pub fn take_back(
         &mut self,
-        returned: Returned,
+        job: MachineJob,
+        result: Result<()>,
         spools: &SpoolDir,
         write: &mut LogWrite,
         answers: &mut Answers,
     ) -> Vec<Box<dyn Machine>> {
-        let Returned { machine, task, result, .. } = returned;
+        let MachineJob { machine, task, .. } = job;
         let region = machine.region().clone();
         let at = machine.applied();
         self.slot = Slot::Here(machine);

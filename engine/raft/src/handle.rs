@@ -335,7 +335,7 @@ impl Helpers {
 
 impl Worker for Helpers {
     fn run(&mut self, job: Job) -> Option<Returned> {
-        let queue = if job.applies() { &self.applies } else { &self.chores };
+        let queue = if job.is_urgent() { &self.applies } else { &self.chores };
         match queue.send(Chore::Job(Box::new(job))) {
             Ok(()) => None,
             // No helper is left: do it here rather than not at all.

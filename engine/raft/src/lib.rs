@@ -28,6 +28,7 @@ mod membership;
 mod offline;
 mod peer;
 mod proposals;
+mod provision;
 mod reads;
 mod reply;
 mod snapshot;

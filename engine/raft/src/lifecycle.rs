@@ -8,20 +8,24 @@ use raft_rs::eraftpb::Message;
 use types::{Error, Region, RegionId, RegionKind, Result};
 
 use crate::groups::PeerStatus;
-use crate::log::{LogWrite, NODE_GROUP};
-use crate::machine::{INITIAL_POSITION, Machine, Position};
-use crate::peer::{Peer, Slot, is_vote_request};
+use crate::log::NODE_GROUP;
+use crate::machine::{INITIAL_POSITION, Position};
+use crate::peer::{Slot, is_vote_request};
+use crate::provision::{Change, ChangeKind};
 use crate::reply::Reply;
-use crate::storage::{GroupStorage, KEY_SPOOL, LocalPeer, PendingSpool, conf_state, snapshot_at};
+use crate::storage::{conf_state, snapshot_at};
 use crate::store::Store;
-use crate::store::recovery::dead_key;
 use crate::transport::{Envelope, SnapshotReport, SnapshotStream};
 
 impl Store {
     /// Whether a message may go to a peer here; creates the peer where it should exist, and informs
     /// a sender that was removed.
     pub(crate) fn admit(&mut self, envelope: &Envelope) -> bool {
-        if envelope.to.node != self.config.node || self.dead.contains(&envelope.to.id) {
+        let elsewhere = envelope.to.node != self.config.node;
+        if elsewhere
+            || self.dead.contains(&envelope.to.id)
+            || self.changing.contains_key(&envelope.region)
+        {
             return false;
         }
         let sent: Option<Region> =
@@ -85,11 +89,12 @@ impl Store {
             }
             return false;
         }
-        self.make_peer(region, envelope.to, Position::default())
-            .inspect_err(|error| {
-                tracing::error!(region = region.id, %error, "peer cannot be created");
-            })
-            .is_ok()
+        let made_by_a_split =
+            self.new_children.iter().any(|(machine, _)| machine.region().id == region.id);
+        if !made_by_a_split {
+            self.make((envelope.to, region.clone(), Position::default()), None, false, Vec::new());
+        }
+        self.peers.contains_key(&region.id)
     }
 
     /// Whether another region's peer here holds part of the range.
@@ -105,77 +110,36 @@ impl Store {
         let children = self.new_children.iter().map(|(machine, _)| machine.region());
         let peers = self.peers.values().map(|peer| &*peer.region);
         // What is left of a region is removed by its range, too.
-        peers.chain(broken).chain(children).chain(self.leftovers.values()).any(clash)
-    }
-
-    /// Creates the machine of a new peer and adds it, at the position that such a peer begins at. Nothing stays of one that
-    /// cannot be made, or it could not be made later.
-    fn make_peer(&mut self, region: &Region, me: types::Peer, cut: Position) -> Result<()> {
-        if let Some(left) = self.leftovers.remove(&region.id) {
-            self.discard(left)?;
-        }
-        let machine = self.machines.create(region, cut == INITIAL_POSITION)?;
-        if machine.applied() != cut {
-            return Err(Error::Corrupt(format!("region {} is not empty", region.id)));
-        }
-        let added = self.add_peer(machine, me, cut, region);
-        if added.is_err() {
-            // The caller is sent what came first; what cannot be removed is shown by its own message.
-            _ = self.discard(region.clone());
-        }
-        added
-    }
-
-    fn add_peer(
-        &mut self,
-        mut machine: Box<dyn Machine>,
-        me: types::Peer,
-        cut: Position,
-        region: &Region,
-    ) -> Result<()> {
-        machine.persist()?;
-        self.write_new(me, cut, region)?;
-        let peer = Peer::open(&self.config, self.log.clone(), me, machine, self.boot)?;
-        self.peers.insert(region.id, peer);
-        self.dirty.insert(region.id);
-        self.touched.insert(region.id);
-        Ok(())
-    }
-
-    /// Removes the state of a region that has no peer here; if the disk refuses, then at a later tick.
-    fn discard(&mut self, region: Region) -> Result<()> {
-        let removed = self.machines.destroy(&region);
-        if let Err(error) = &removed {
-            tracing::error!(region = region.id, %error, "a peer's state cannot be removed yet");
-            self.leftovers.insert(region.id, region);
-        }
-        removed
-    }
-
-    /// Removes what could not be removed before.
-    pub(crate) fn discard_leftovers(&mut self) {
-        for region in std::mem::take(&mut self.leftovers).into_values() {
-            // What is refused again stays a leftover.
-            _ = self.discard(region);
-        }
+        let changing = self.changing.values().filter_map(|change| change.region.as_ref());
+        peers.chain(broken).chain(children).chain(changing).any(clash)
     }
 
     /// Creates an initial voter.
     pub(crate) fn create(&mut self, region: Region, reply: Reply<()>) {
-        let result = self.try_create(&region);
-        self.answers.push(reply, result);
+        match self.changing.get_mut(&region.id) {
+            Some(Change { kind: ChangeKind::Making { .. }, replies, .. }) => replies.push(reply),
+            _ => match self.initial_voter(&region) {
+                Ok(Some(me)) => {
+                    let first = region.voters().next().is_some_and(|voter| voter.id == me.id);
+                    self.make((me, region, INITIAL_POSITION), None, first, vec![reply]);
+                }
+                Ok(None) => self.answers.push(reply, Ok(())),
+                Err(error) => self.answers.push(reply, Err(error)),
+            },
+        }
     }
 
-    fn try_create(&mut self, region: &Region) -> Result<()> {
+    /// Which peer is to be created for a new region; none if it is or was here.
+    fn initial_voter(&self, region: &Region) -> Result<Option<types::Peer>> {
         self.check_writable()?;
         if self.peers.contains_key(&region.id) || self.broken.contains_key(&region.id) {
-            return Ok(());
+            return Ok(None);
         }
         let me = region.peer_on(self.config.node).copied().ok_or_else(|| {
             Error::Invalid(format!("region {} has no peer on this node", region.id))
         })?;
         if self.dead.contains(&me.id) {
-            return Ok(());
+            return Ok(None);
         }
         if me.role != types::PeerRole::Voter || region.id == NODE_GROUP {
             return Err(Error::Invalid(format!(
@@ -183,148 +147,22 @@ impl Store {
                 me.id, region.id
             )));
         }
-        if self.overlaps(region) {
+        if self.changing.contains_key(&region.id) || self.overlaps(region) {
             let why = format!("region {} overlaps another one on this node", region.id);
             return Err(Error::Unavailable(why));
         }
-        self.make_peer(region, me, INITIAL_POSITION)?;
-        let first = region.voters().next().is_some_and(|voter| voter.id == me.id);
-        self.group_created(region.id, first);
-        Ok(())
-    }
-
-    /// A group begins: the one that should lead does not wait for a timeout, and messages that
-    /// came before it are handled.
-    pub(crate) fn group_created(&mut self, region: RegionId, campaign: bool) {
-        if let Some(peer) = self.peers.get_mut(&region)
-            && campaign
-        {
-            peer.guarded(|raw| raw.campaign().ok());
-        }
-        let held = self.held.take(region);
-        self.receive(held);
-    }
-
-    /// Creates the groups of a split's children. Their machines are durable already, so a crash
-    /// before this leaves machines whose groups are created at the next start.
-    pub(crate) fn create_children(&mut self) {
-        for (machine, campaign) in std::mem::take(&mut self.new_children) {
-            let region = machine.region().clone();
-            let me = region.peer_on(self.config.node).copied();
-            let Some(me) = me.filter(|me| !self.dead.contains(&me.id)) else {
-                // The child left this node before the split came here.
-                drop(machine);
-                // What cannot be removed is shown by its own message.
-                _ = self.discard(region);
-                continue;
-            };
-            if self.peers.contains_key(&region.id) {
-                tracing::error!(region = region.id, "a split's child exists already and wins");
-                continue;
-            }
-            let cut = machine.applied();
-            match self.add_child(machine, me, cut, &region) {
-                Ok(()) => self.group_created(region.id, campaign),
-                Err(error) => {
-                    tracing::error!(region = region.id, %error, "a split's child waits");
-                }
-            }
-        }
-    }
-
-    fn add_child(
-        &mut self,
-        machine: Box<dyn Machine>,
-        me: types::Peer,
-        cut: Position,
-        region: &Region,
-    ) -> Result<()> {
-        if let Err(error) = self.write_new(me, cut, region) {
-            self.new_children.push((machine, false));
-            return Err(error);
-        }
-        let peer = Peer::open(&self.config, self.log.clone(), me, machine, self.boot)?;
-        self.peers.insert(region.id, peer);
-        self.dirty.insert(region.id);
-        self.touched.insert(region.id);
-        Ok(())
-    }
-
-    fn write_new(&self, me: types::Peer, cut: Position, region: &Region) -> Result<()> {
-        let mut write = LogWrite::default();
-        let local = LocalPeer { peer: me, region: region.clone() };
-        GroupStorage::write_new(&mut write, &local, cut)?;
-        self.log.write(&write)
+        Ok(Some(me))
     }
 
     /// Asks for a peer to be removed from this node.
     pub(crate) fn destroy(&mut self, region: RegionId, reply: Reply<()>) {
         if let Some(peer) = self.peers.get_mut(&region) {
             peer.removed = true;
-        } else if !self.broken.contains_key(&region) {
+        } else if !self.broken.contains_key(&region) && !self.changing.contains_key(&region) {
             return self.answers.push(reply, Ok(()));
         }
         self.removals.entry(region).or_default().push(reply);
         self.dirty.insert(region);
-    }
-
-    /// Destroys the removed peers whose machines are at hand. Not while the log is being written, or what is written of them
-    /// could come after their end.
-    pub(crate) fn destroy_removed(&mut self) {
-        if self.writer.is_busy() {
-            return;
-        }
-        for (region, replies) in std::mem::take(&mut self.removals) {
-            let away = |peer: &Peer| !matches!(peer.slot, Slot::Here(_));
-            if self.peers.get(&region).is_some_and(away) {
-                self.removals.insert(region, replies);
-                continue;
-            }
-            let result = self.destroy_peer(region);
-            if let Err(error) = &result {
-                tracing::error!(region, %error, "peer cannot be destroyed yet");
-                // Until then it stays silent; the next tick's round tries again.
-                self.removals.entry(region).or_default();
-            }
-            for reply in replies {
-                self.answers.push(reply, result.clone());
-            }
-        }
-    }
-
-    fn destroy_peer(&mut self, region: RegionId) -> Result<()> {
-        let id = match (self.peers.get(&region), self.broken.get(&region)) {
-            (Some(peer), _) => peer.me.id,
-            (None, Some(broken)) => broken.status.peer.id,
-            (None, None) => return Ok(()),
-        };
-        let spool: Option<PendingSpool> =
-            self.log.get(region, KEY_SPOOL).and_then(|bytes| postcard::from_bytes(&bytes).ok());
-        let mut write = LogWrite::default();
-        write.put(NODE_GROUP, &dead_key(id), Vec::new());
-        write.forget(region);
-        write.sync();
-        self.log.write(&write)?;
-        self.later.leave_out(region);
-        self.dead.insert(id);
-        self.touched.insert(region);
-        if let Some(spool) = spool {
-            self.spools.remove(&spool.file)?;
-        }
-        if let Some(mut peer) = self.peers.remove(&region) {
-            peer.abandon("the peer was removed", &mut self.answers);
-            if let Slot::Here(machine) = peer.slot {
-                let described = machine.region().clone();
-                drop(machine);
-                self.discard(described)?;
-            }
-        }
-        if let Some(machine) = self.broken.remove(&region).and_then(|broken| broken.machine) {
-            let described = machine.region().clone();
-            drop(machine);
-            self.discard(described)?;
-        }
-        Ok(())
     }
 
     /// Starts to send a snapshot of what the machine holds now, which may be later than what Raft

@@ -95,8 +95,9 @@ pub trait SnapshotChunks {
 /// While it is held, machines apply without waiting for the disk, see [`Machines::room`].
 pub type Room = Box<dyn Send>;
 
-/// Makes and finds the machines of one node.
-pub trait Machines: Send {
+/// Makes and finds the machines of one node. Machines of different regions are made and removed at the same time, those of one
+/// region never.
+pub trait Machines: Send + Sync {
     /// For the store's thread, which must not wait for the disk: while what is returned is held, the machines' `apply` and
     /// `finish_batch` do not. None while they would: then entries are applied by a job.
     fn room(&self) -> Option<Room> {
@@ -105,13 +106,13 @@ pub trait Machines: Send {
 
     /// Machines of every peer that this node holds, with what survived of their state: each that
     /// was persisted once and not destroyed, those that hold nothing included.
-    fn recover(&mut self) -> Result<Vec<Box<dyn Machine>>>;
+    fn recover(&self) -> Result<Vec<Box<dyn Machine>>>;
 
     /// A machine for a new peer: empty at [`INITIAL_POSITION`] for an initial voter, or holding
     /// nothing (`applied` of index 0) for a member that waits for a snapshot.
-    fn create(&mut self, region: &Region, initial: bool) -> Result<Box<dyn Machine>>;
+    fn create(&self, region: &Region, initial: bool) -> Result<Box<dyn Machine>>;
 
     /// Removes what is stored for a region whose peer left this node, or was never made; its machine was dropped before. A
     /// failure may leave a part, which another call removes; of what is not stored nothing is removed.
-    fn destroy(&mut self, region: &Region) -> Result<()>;
+    fn destroy(&self, region: &Region) -> Result<()>;
 }

@@ -12,7 +12,7 @@ use raft_rs::eraftpb::{ConfState, Entry, HardState, Snapshot};
 use raft_rs::util::limit_size;
 use raft_rs::{GetEntriesContext, RaftState, Storage, StorageError};
 use serde::{Deserialize, Serialize};
-use types::{Error, Peer, Region, RegionId, Result};
+use types::{Error, Peer, PeerId, Region, RegionId, Result};
 
 use crate::log::{LogWrite, RaftLog};
 use crate::machine::Position;
@@ -25,11 +25,18 @@ const KEY_HARD: &[u8] = b"hard";
 const KEY_CUT: &[u8] = b"cut";
 /// Record: a snapshot whose data still has to go into the machine.
 pub(crate) const KEY_SPOOL: &[u8] = b"spool";
+/// What records of destroyed peers begin with, in the node's own group.
+pub(crate) const PREFIX_DEAD: &[u8] = b"dead";
 
 /// Bytes of entries kept in memory per group.
 const CACHE_BYTES: usize = 4 << 20;
 /// Entries kept in memory per group.
 const CACHE_ENTRIES: usize = 4096;
+
+/// Under which a destroyed peer is noted.
+pub(crate) fn dead_key(peer: PeerId) -> Vec<u8> {
+    [PREFIX_DEAD, &peer.to_be_bytes()].concat()
+}
 
 /// Which peer of a region a node holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

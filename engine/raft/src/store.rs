@@ -6,6 +6,7 @@
 //! that has something to write, and the other messages go out once that is done, in a later round;
 //! committed entries are applied, and only then are those who wait for them answered.
 
+mod changes;
 mod participation;
 pub(crate) mod recovery;
 mod writer;
@@ -27,10 +28,11 @@ use crate::held::Held;
 use crate::log::{LogSizes, LogWrite, RaftLog};
 use crate::machine::{Machine, Machines, Position};
 use crate::peer::{Outbox, Peer};
+use crate::provision::Change;
 use crate::reply::{Answers, Reply, Wait};
 use crate::snapshot::{SpoolDir, SpoolWriter, Spooled};
 use crate::transport::{Envelope, SnapshotOutcome, Transport};
-use crate::work::{Returned, Worker};
+use crate::work::{Job, JobKind, Returned, Worker};
 use writer::Writer;
 
 /// Where a store keeps its log and spools.
@@ -70,7 +72,7 @@ pub struct Store {
     pub(crate) config: StoreConfig,
     pub(crate) log: Arc<RaftLog>,
     pub(crate) spools: Arc<SpoolDir>,
-    pub(crate) machines: Box<dyn Machines>,
+    pub(crate) machines: Arc<dyn Machines>,
     pub(crate) transport: Arc<dyn Transport>,
     pub(crate) worker: Box<dyn Worker>,
     pub(crate) peers: BTreeMap<RegionId, Peer>,
@@ -87,8 +89,8 @@ pub struct Store {
     pub(crate) touched: BTreeSet<RegionId>,
     /// Peers to be destroyed, with the callers that wait for it.
     pub(crate) removals: BTreeMap<RegionId, Vec<Reply<()>>>,
-    /// Regions without a peer of which the disk has refused to remove the state.
-    pub(crate) leftovers: BTreeMap<RegionId, Region>,
+    /// Regions without a peer, for one is being made, or what is stored of one removed.
+    pub(crate) changing: BTreeMap<RegionId, Change>,
     /// Children of splits that have no group yet, and whether each should campaign.
     pub(crate) new_children: Vec<(Box<dyn Machine>, bool)>,
     /// Messages for peers that may come to exist soon.
@@ -135,7 +137,7 @@ impl Store {
             config,
             log,
             spools,
-            machines,
+            machines: machines.into(),
             transport,
             worker,
             peers: BTreeMap::new(),
@@ -147,7 +149,7 @@ impl Store {
             heard: BTreeMap::new(),
             touched: BTreeSet::new(),
             removals: BTreeMap::new(),
-            leftovers: BTreeMap::new(),
+            changing: BTreeMap::new(),
             new_children: Vec::new(),
             held: Held::default(),
             later: LogWrite::default(),
@@ -205,7 +207,11 @@ impl Store {
             return;
         }
         self.heard.insert(envelope.from.node, self.now);
-        if !self.admit(&envelope) || envelope.message.is_empty() {
+        if !self.admit(&envelope) {
+            self.hold_for_new(envelope);
+            return;
+        }
+        if envelope.message.is_empty() {
             return;
         }
         let Ok(message) = Message::parse_from_bytes(&envelope.message) else {
@@ -223,22 +229,26 @@ impl Store {
     /// A snapshot that was received whole.
     pub fn receive_snapshot(&mut self, spooled: Spooled) {
         let region = spooled.header.region;
-        let file = spooled.spool.file.clone();
         let free = !self.overlaps(&spooled.spool.region);
         let taken = self.participates(region) && self.heeds(&spooled.header);
-        let stalled = self.writer.stalled().is_some();
-        let unwanted = if stalled || !free || !taken || !self.admit(&spooled.header) {
-            Some(file)
-        } else {
+        let unwanted = if self.writer.stalled().is_some() || !free || !taken {
+            Some(spooled.spool.file)
+        } else if self.admit(&spooled.header) {
             self.dirty.insert(region);
             match self.peers.get_mut(&region) {
                 Some(peer) => peer.offer(spooled),
-                None => Some(file),
+                None => Some(spooled.spool.file),
             }
+        } else {
+            self.keep_for_new(spooled)
         };
-        if let Some(file) = unwanted
-            && let Err(error) = self.spools.remove(&file)
-        {
+        if let Some(file) = unwanted {
+            self.remove_spool(&file);
+        }
+    }
+
+    pub(crate) fn remove_spool(&self, file: &str) {
+        if let Err(error) = self.spools.remove(file) {
             tracing::warn!(%error, "an unwanted snapshot spool stays until the next start");
         }
     }
@@ -341,14 +351,20 @@ impl Store {
         self.writer.check()
     }
 
-    /// A machine comes back from a job.
+    /// A job is done.
     pub fn returned(&mut self, returned: Returned) {
-        let region = returned.region;
-        if let Some(peer) = self.peers.get_mut(&region) {
-            let before = Before::of(peer);
-            let (spools, later, answers) = (&self.spools, &mut self.later, &mut self.answers);
-            let children = peer.take_back(returned, spools, later, answers);
-            self.after_batch(region, &before, children);
+        let Returned { region, kind, result } = returned;
+        match kind {
+            JobKind::Machine(job) => {
+                if let Some(peer) = self.peers.get_mut(&region) {
+                    let before = Before::of(peer);
+                    let (spools, later) = (&self.spools, &mut self.later);
+                    let children = peer.take_back(job, result, spools, later, &mut self.answers);
+                    self.after_batch(region, &before, children);
+                }
+            }
+            JobKind::Making(making) => self.made(making, result),
+            JobKind::Removal(removal) => self.removed(region, removal, result),
         }
         self.dirty.insert(region);
         self.touched.insert(region);
@@ -375,7 +391,8 @@ impl Store {
                 self.dirty.insert(*region);
             }
         }
-        self.discard_leftovers();
+        self.create_children();
+        self.remove_again();
         if self.now.is_multiple_of(self.config.compact_ticks) {
             self.compact();
         }
@@ -397,7 +414,6 @@ impl Store {
     pub fn drive(&mut self) -> bool {
         self.note_outcomes();
         if self.writer.stalled().is_none() {
-            self.create_children();
             self.destroy_removed();
             self.round();
         }
@@ -442,10 +458,8 @@ impl Store {
                 let room = self.machines.room();
                 let (job, children) = peer.apply(self.now, room, &self.spools, &mut self.answers);
                 self.after_batch(region, &before, children);
-                if let Some(job) = job
-                    && let Some(returned) = self.worker.run(job)
-                {
-                    self.returned(returned);
+                if let Some(job) = job {
+                    self.begin(job);
                 }
             }
             self.after_apply(region);
@@ -464,6 +478,14 @@ impl Store {
         }
         self.new_children.extend(children.into_iter().map(|child| (child, before.leads)));
         self.send(out);
+        self.create_children();
+    }
+
+    /// Has a job done.
+    pub(crate) fn begin(&mut self, job: Job) {
+        if let Some(returned) = self.worker.run(job) {
+            self.returned(returned);
+        }
     }
 
     fn after_apply(&mut self, region: RegionId) {

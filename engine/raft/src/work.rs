@@ -1,6 +1,7 @@
 //! Work that may take long, done apart from the loop that keeps the groups alive: on machines, and on the log's disk.
 //!
-//! A job owns its machine while it runs, so nothing else can touch it. Of the log one write at a time is under way, and what
+//! A job owns its machine while it runs, so nothing else can touch it; the store has no peer of a region that a job makes or
+//! removes. Of the log one write at a time is under way, and what
 //! comes meanwhile goes into the next one, with one sync for all of it.
 
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use types::{PeerId, Region, RegionId, Result};
 use crate::batch::Batch;
 use crate::log::{LogWrite, RaftLog};
 use crate::machine::{Machine, Position};
+use crate::provision::{Making, Removal};
 use crate::snapshot::SpoolDir;
 use crate::storage::PendingSpool;
 
@@ -24,35 +26,62 @@ pub(crate) enum Task {
 }
 
 /// A task with its machine.
-pub struct Job {
-    pub(crate) region: RegionId,
-    pub(crate) machine: Box<dyn Machine>,
-    pub(crate) task: Task,
-    pub(crate) spools: Arc<SpoolDir>,
+pub(crate) struct MachineJob {
+    pub machine: Box<dyn Machine>,
+    pub task: Task,
+    pub spools: Arc<SpoolDir>,
 }
 
-/// A machine that comes back.
+impl MachineJob {
+    fn run(&mut self) -> Result<()> {
+        match &mut self.task {
+            Task::Apply(batch) => batch.finish(self.machine.as_mut()),
+            Task::Restore(spool) => restore(self.machine.as_mut(), &self.spools, spool),
+            Task::Persist => self.machine.persist(),
+        }
+    }
+}
+
+/// What is to be done for a region.
+pub struct Job {
+    pub(crate) region: RegionId,
+    pub(crate) kind: JobKind,
+}
+
+pub(crate) enum JobKind {
+    /// On the machine of its peer.
+    Machine(MachineJob),
+    /// Its peer is to be made.
+    Making(Making),
+    /// What is stored of a peer is to be removed.
+    Removal(Removal),
+}
+
+/// A job that comes back.
 pub struct Returned {
     pub(crate) region: RegionId,
-    pub(crate) machine: Box<dyn Machine>,
-    pub(crate) task: Task,
+    pub(crate) kind: JobKind,
     pub(crate) result: Result<()>,
 }
 
 impl Job {
-    /// Whether it applies entries.
-    pub(crate) fn applies(&self) -> bool {
-        matches!(self.task, Task::Apply(_))
+    /// Whether somebody may wait for it, so that it must not wait behind snapshots.
+    pub(crate) fn is_urgent(&self) -> bool {
+        match &self.kind {
+            JobKind::Machine(job) => matches!(job.task, Task::Apply(_)),
+            JobKind::Making(_) => true,
+            JobKind::Removal(_) => false,
+        }
     }
 
-    /// Does the work; may block for as long as writing the region's data takes.
+    /// Does the work; may block for as long as writing or removing the region's data takes.
     pub fn run(mut self) -> Returned {
-        let result = match &mut self.task {
-            Task::Apply(batch) => batch.finish(self.machine.as_mut()),
-            Task::Restore(spool) => restore(self.machine.as_mut(), &self.spools, spool),
-            Task::Persist => self.machine.persist(),
+        let result = match &mut self.kind {
+            JobKind::Machine(job) => job.run(),
+            JobKind::Making(making) => making.run(),
+            JobKind::Removal(removal) => removal.run(self.region),
         };
-        Returned { region: self.region, machine: self.machine, task: self.task, result }
+        Returned { region: self.region, kind: self.kind, result }
     }
 }
 

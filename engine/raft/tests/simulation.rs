@@ -512,7 +512,7 @@ fn run(seed: u64) -> Outcome {
 fn random_histories_keep_every_promise() {
     let mut total = Outcome::default();
     let mut count = 0;
-    env::seeds::each("-p isobar-raft --test simulation", 20, |seed| {
+    env::seeds::each("-p isobar-raft --test simulation", 40, |seed| {
         let outcome = run(seed);
         count += 1;
         total.acknowledged += outcome.acknowledged;

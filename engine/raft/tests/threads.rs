@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use common::{put, region};
 use env::{Disk, RealClock, RealDisk, SimDisk};
+use futures::FutureExt;
 use futures::executor::block_on;
 use parking_lot::RwLock;
 use raft::testing::EchoMachines;
@@ -160,6 +161,30 @@ fn three_nodes_replicate_survive_restarts_and_feed_a_learner() {
     for node in [1, 2, 3, 4] {
         nodes.stop(node);
     }
+}
+
+#[test]
+fn regions_go_on_while_peers_of_others_are_made_and_removed() {
+    let nodes = Nodes::start(&[1]);
+    let store = nodes.handle(1);
+    let create = |id: RegionId| {
+        let (start, end) = (vec![id as u8, 0], vec![id as u8, 1]);
+        store.create(types::Region { start, end, ..region(id, &[1]) })
+    };
+    block_on(create(1)).unwrap();
+    block_on(create(2)).unwrap();
+    let term = nodes.leader(1).status(1).unwrap().term;
+    let waits = nodes.machines[&1].stop_answering();
+    let (mut removed, mut made) = (store.destroy(2), create(3));
+    let command = raft::testing::EchoCommand::Put { key: vec![1, 0, 1], value: 1 };
+    let mut written = store.propose(1, term, command.encode().unwrap());
+    wait_for("an answer", || (&mut written).now_or_never()).unwrap();
+    assert!((&mut removed).now_or_never().is_none() && (&mut made).now_or_never().is_none());
+    drop(waits);
+    block_on(removed).unwrap();
+    block_on(made).unwrap();
+    let there: Vec<_> = store.statuses().iter().map(|status| status.region.id).collect();
+    assert_eq!(there, [1, 3]);
 }
 
 #[test]

@@ -29,7 +29,7 @@ impl Machines for RowMachines {
         self.store.engine().room()
     }
 
-    fn recover(&mut self) -> Result<Vec<Box<dyn Machine>>> {
+    fn recover(&self) -> Result<Vec<Box<dyn Machine>>> {
         // What was read back may still be in the operating system's memory only.
         self.store.sync()?;
         let kv = self.store.snapshot();
@@ -50,7 +50,7 @@ impl Machines for RowMachines {
 
     /// `Unavailable` while another region on this node still covers part of the range: a parent
     /// that has not applied its split yet.
-    fn create(&mut self, region: &Region, initial: bool) -> Result<Box<dyn Machine>> {
+    fn create(&self, region: &Region, initial: bool) -> Result<Box<dyn Machine>> {
         if self.store.region(region.id).is_some() {
             return Err(Error::exists("region", region.id.to_string()));
         }
@@ -63,7 +63,7 @@ impl Machines for RowMachines {
         Ok(Box::new(RowMachine::create(self.store.clone(), region, initial)?))
     }
 
-    fn destroy(&mut self, region: &Region) -> Result<()> {
+    fn destroy(&self, region: &Region) -> Result<()> {
         let whole = self.store.region(region.id).is_some_and(|view| view.whole);
         if let Some(view) = self.store.region(region.id) {
             // Who removes old versions here is done, and finds no region from now on.

@@ -177,7 +177,7 @@ struct Node {
 impl Node {
     fn open(kv: MemoryKv) -> Self {
         let store = RowStore::open(Arc::new(kv.clone())).unwrap();
-        let mut machines = RowMachines::new(store);
+        let machines = RowMachines::new(store);
         let found = machines.recover().unwrap();
         let open = found.into_iter().map(|machine| (machine.region().id, machine)).collect();
         Node { kv, machines, open }

@@ -246,7 +246,7 @@ impl Bank {
     fn replay(&self) {
         for node in self.world.nodes.values() {
             let store = RowStore::open(Arc::new(MemoryKv::new())).unwrap();
-            let mut machines = RowMachines::new(store);
+            let machines = RowMachines::new(store);
             let mut waiting: Vec<Box<dyn Machine>> = Vec::new();
             for region in node.groups.regions() {
                 if region < 1_000 {

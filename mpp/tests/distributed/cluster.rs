@@ -245,7 +245,7 @@ fn regions_of(content: &Content) -> Vec<Region> {
 
 /// Loads what a node holds: the first half of each region by snapshot, the rest by facts.
 fn fill(node: NodeId, contents: &[Content], store: &ColumnarStore) -> SoloGroups {
-    let mut machines = ColumnarMachines::new(store);
+    let machines = ColumnarMachines::new(store);
     let mut rest = Vec::new();
     for content in contents {
         for region in regions_of(content).iter().filter(|region| region.peer_on(node).is_some()) {

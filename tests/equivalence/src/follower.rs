@@ -10,7 +10,7 @@ use crate::leader::Leader;
 /// One node that follows the leader's logs.
 pub trait Replica {
     fn peers(&mut self) -> &mut BTreeMap<RegionId, Box<dyn Machine>>;
-    fn machines(&mut self) -> &mut dyn Machines;
+    fn machines(&self) -> &dyn Machines;
     /// Cuts the power and starts again with what survived.
     fn crash(&mut self, seed: u64);
     /// Whether the disk waits for [`Replica::crash`].

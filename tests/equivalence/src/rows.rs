@@ -33,8 +33,8 @@ impl Replica for Rows {
         &mut self.peers
     }
 
-    fn machines(&mut self) -> &mut dyn Machines {
-        &mut self.machines
+    fn machines(&self) -> &dyn Machines {
+        &self.machines
     }
 
     fn crash(&mut self, seed: u64) {

@@ -100,7 +100,7 @@ pub fn group_with(
     let mut views = Vec::new();
     for _ in &ids {
         let view = Arc::new(View::new());
-        let mut machines = PlacementMachines::new(Arc::new(MemoryKv::new()), view.clone(), None);
+        let machines = PlacementMachines::new(Arc::new(MemoryKv::new()), view.clone(), None);
         let machine = machines.create(&region, true).unwrap();
         let promised = INITIAL_POSITION.term;
         members.push(Member { machine, promised, leads: None, follows: None, dead: false });

@@ -47,7 +47,7 @@ impl SnapshotChunks for Sent {
 fn restart_finds_what_was_persisted_and_its_position() {
     let store = memory();
     let region = placement_region(&[1]).unwrap();
-    let (mut first, view) = machines(&store);
+    let (first, view) = machines(&store);
     let mut machine = first.create(&region, true).unwrap();
     assert_eq!(machine.applied(), INITIAL_POSITION);
     take_ids(machine.as_mut(), 1);
@@ -59,7 +59,7 @@ fn restart_finds_what_was_persisted_and_its_position() {
     assert_eq!(view.read().next_id, 1_006);
     drop(machine);
 
-    let (mut second, view) = machines(&store);
+    let (second, view) = machines(&store);
     let mut found = second.recover().unwrap();
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].applied(), Position { index: 6, term: 6 });
@@ -71,7 +71,7 @@ fn restart_finds_what_was_persisted_and_its_position() {
 
 #[test]
 fn snapshot_carries_state_region_and_position() {
-    let (mut from, sent) = machines(&memory());
+    let (from, sent) = machines(&memory());
     let mut leader = from.create(&placement_region(&[1]).unwrap(), true).unwrap();
     for count in 0..5 {
         take_ids(leader.as_mut(), count);
@@ -81,7 +81,7 @@ fn snapshot_carries_state_region_and_position() {
     leader.apply(at, Entry::Data(&entry(9, Command::SetSigningKey(big)))).unwrap();
 
     let store = memory();
-    let (mut to, received) = machines(&store);
+    let (to, received) = machines(&store);
     let mut region = placement_region(&[1, 2]).unwrap();
     let mut member = to.create(&region, false).unwrap();
     assert_eq!(member.applied().index, 0);
@@ -93,7 +93,7 @@ fn snapshot_carries_state_region_and_position() {
     assert_eq!(member.durable_index(), 11);
     drop(member);
 
-    let (mut again, view) = machines(&store);
+    let (again, view) = machines(&store);
     let found = again.recover().unwrap();
     assert_eq!(found[0].region(), &region);
     assert_eq!(*view.read(), *sent.read());
@@ -101,7 +101,7 @@ fn snapshot_carries_state_region_and_position() {
 
 #[test]
 fn only_waiting_proposers_are_answered_and_only_once() {
-    let (mut machines, view) = machines(&memory());
+    let (machines, view) = machines(&memory());
     let mut machine = machines.create(&placement_region(&[1]).unwrap(), true).unwrap();
     view.expect((7, 1));
     take_ids(machine.as_mut(), 1);
@@ -114,7 +114,7 @@ fn only_waiting_proposers_are_answered_and_only_once() {
 #[test]
 fn garbage_in_the_log_or_the_store_is_corruption() {
     let store = memory();
-    let (mut first, _) = machines(&store);
+    let (first, _) = machines(&store);
     let mut machine = first.create(&placement_region(&[1]).unwrap(), true).unwrap();
     let at = Position { index: 6, term: 6 };
     assert!(matches!(machine.apply(at, Entry::Data(&[255; 9])), Err(Error::Corrupt(_))));
@@ -137,7 +137,7 @@ fn garbage_in_the_log_or_the_store_is_corruption() {
 #[test]
 fn the_version_is_stored_once_it_is_raised_and_before_in_the_format_of_old_programs() {
     let store = memory();
-    let (mut first, _) = machines(&store);
+    let (first, _) = machines(&store);
     let region = placement_region(&[1]).unwrap();
     let mut machine = first.create(&region, true).unwrap();
     let format = || store.get(kv::Keyspace::Meta, b"placement/state").unwrap().unwrap()[0];
@@ -146,10 +146,10 @@ fn the_version_is_stored_once_it_is_raised_and_before_in_the_format_of_old_progr
     machine.apply(at, Entry::Data(&entry(1, Command::RaiseVersion(2)))).unwrap();
     machine.persist().unwrap();
     assert_eq!(format(), 7);
-    let (mut second, view) = machines(&store);
+    let (second, view) = machines(&store);
     assert_eq!(second.recover().unwrap()[0].applied(), at);
     assert_eq!(view.read().version, 2);
-    let (mut to, received) = machines(&memory());
+    let (to, received) = machines(&memory());
     let mut member = to.create(&region, false).unwrap();
     member.restore(&region, at, &mut Sent(machine.snapshot().unwrap())).unwrap();
     assert_eq!(received.read().version, 2);
@@ -163,7 +163,7 @@ fn the_version_is_stored_once_it_is_raised_and_before_in_the_format_of_old_progr
 #[test]
 fn resource_groups_are_stored_and_sent_with_the_state() {
     let store = memory();
-    let (mut first, view) = machines(&store);
+    let (first, view) = machines(&store);
     let region = placement_region(&[1]).unwrap();
     let mut machine = first.create(&region, true).unwrap();
     let rate = GroupOptions { ru_per_sec: Some(Some(5)), ..GroupOptions::default() };
@@ -177,10 +177,10 @@ fn resource_groups_are_stored_and_sent_with_the_state() {
     }
     machine.persist().unwrap();
     assert_eq!(view.read().catalog.resources.named("g").unwrap().ru_per_sec, Some(5));
-    let (mut second, found) = machines(&store);
+    let (second, found) = machines(&store);
     second.recover().unwrap();
     assert_eq!(*found.read(), *view.read());
-    let (mut to, received) = machines(&memory());
+    let (to, received) = machines(&memory());
     let mut member = to.create(&region, false).unwrap();
     member.restore(&region, machine.applied(), &mut Sent(machine.snapshot().unwrap())).unwrap();
     assert_eq!(*received.read(), *view.read());
@@ -189,7 +189,7 @@ fn resource_groups_are_stored_and_sent_with_the_state() {
 #[test]
 fn destroyed_machine_leaves_nothing() {
     let store = memory();
-    let (mut first, view) = machines(&store);
+    let (first, view) = machines(&store);
     let region = placement_region(&[1]).unwrap();
     let mut machine = first.create(&region, true).unwrap();
     take_ids(machine.as_mut(), 1);
@@ -201,7 +201,7 @@ fn destroyed_machine_leaves_nothing() {
 
 #[test]
 fn row_regions_need_a_row_store() {
-    let (mut machines, _) = machines(&memory());
+    let (machines, _) = machines(&memory());
     let mut region = placement_region(&[1]).unwrap();
     region.kind = types::RegionKind::Records(100);
     assert!(matches!(machines.create(&region, true).err(), Some(Error::Invalid(_))));

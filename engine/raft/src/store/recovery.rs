@@ -14,14 +14,13 @@ use crate::groups::PeerStatus;
 use crate::log::{LogWrite, NODE_GROUP, RaftLog};
 use crate::machine::{INITIAL_POSITION, Machine, Position};
 use crate::peer::Peer;
-use crate::storage::{GroupStorage, KEY_PEER, KEY_SPOOL, LocalPeer, PendingSpool};
+use crate::storage::{GroupStorage, KEY_PEER, KEY_SPOOL, LocalPeer, PREFIX_DEAD, PendingSpool};
 use crate::work::restore;
 
 use super::participation::is_alone;
 use super::{Broken, Store};
 
 const KEY_BOOT: &[u8] = b"boot";
-const PREFIX_DEAD: &[u8] = b"dead";
 /// Record: groups are being made to go on alone, and not all of that is written.
 pub(crate) const KEY_BEGUN: &[u8] = b"recovery";
 
@@ -35,11 +34,6 @@ pub(crate) fn check_whole(log: &RaftLog) -> Result<()> {
                 .to_owned(),
         )),
     }
-}
-
-/// Under which a destroyed peer is noted.
-pub(crate) fn dead_key(peer: PeerId) -> Vec<u8> {
-    [PREFIX_DEAD, &peer.to_be_bytes()].concat()
 }
 
 /// Counts this start, durably: numbers derived from it are never used twice. `session` is the node's own

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use env::Random;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use serde::{Deserialize, Serialize};
 use types::{Epoch, Error, Peer, Region, RegionId, Result};
 
@@ -76,6 +76,7 @@ struct Disk {
 #[derive(Clone, Default)]
 pub struct EchoMachines {
     disk: Arc<Mutex<Disk>>,
+    answers: Arc<RwLock<()>>,
 }
 
 impl EchoMachines {
@@ -97,6 +98,11 @@ impl EchoMachines {
     /// From now on there is no [`Room`] as often as `chance` says.
     pub fn be_busy(&self, random: Random, chance: f64) {
         self.disk.lock().busy = Some((random, chance));
+    }
+
+    /// Until what is returned goes, who makes or removes a machine waits as for a disk that does not answer.
+    pub fn stop_answering(&self) -> impl Drop + '_ {
+        self.answers.write()
     }
 
     /// Whether snapshots find no room, and what is to be removed stays.
@@ -127,12 +133,13 @@ impl Machines for EchoMachines {
         (!busy).then(|| Box::new(()) as Room)
     }
 
-    fn recover(&mut self) -> Result<Vec<Box<dyn Machine>>> {
+    fn recover(&self) -> Result<Vec<Box<dyn Machine>>> {
         let states: Vec<EchoState> = self.disk.lock().visible.values().cloned().collect();
         Ok(states.into_iter().map(|state| self.machine(state)).collect())
     }
 
-    fn create(&mut self, region: &Region, initial: bool) -> Result<Box<dyn Machine>> {
+    fn create(&self, region: &Region, initial: bool) -> Result<Box<dyn Machine>> {
+        let _answers = self.answers.read();
         let at = if initial { INITIAL_POSITION } else { Position::default() };
         let state = EchoState {
             region: region.clone(),
@@ -146,7 +153,8 @@ impl Machines for EchoMachines {
         Ok(self.machine(state))
     }
 
-    fn destroy(&mut self, region: &Region) -> Result<()> {
+    fn destroy(&self, region: &Region) -> Result<()> {
+        let _answers = self.answers.read();
         let mut disk = self.disk.lock();
         if disk.full {
             return Err(Error::Io("no storage space".to_owned()));

@@ -29,7 +29,7 @@ pub struct SoloGroups {
 
 impl SoloGroups {
     /// A node with the machines that it recovers.
-    pub fn open(node: NodeId, mut machines: Box<dyn Machines>) -> Result<Self> {
+    pub fn open(node: NodeId, machines: Box<dyn Machines>) -> Result<Self> {
         let recovered = machines.recover()?;
         let mut state = State { node, machines, peers: BTreeMap::new() };
         for machine in recovered {
