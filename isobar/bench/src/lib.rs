@@ -9,6 +9,7 @@ pub mod burn;
 pub mod cpus;
 pub mod driver;
 mod failover;
+mod groups;
 pub mod hiccups;
 mod interrupt;
 pub mod isolation;
@@ -61,6 +62,8 @@ enum Command {
     Lag(lag::Args),
     /// How long nothing is answered once a node is killed or stopped, and until when the rate is back
     Failover(failover::Args),
+    /// What two users in two resource groups get of a cluster, side by side
+    Groups(groups::Args),
     /// Make the page of a proof of isolation again, from its JSON
     Page(report::PageArgs),
     /// Run a command on some processors only
@@ -105,6 +108,7 @@ async fn run_command(command: Command) -> Result<ExitCode> {
         Command::Scan(args) => scan::run(args).await,
         Command::Lag(args) => lag::run(args).await,
         Command::Failover(args) => failover::run(args).await,
+        Command::Groups(args) => groups::run(args).await,
         Command::Page(args) => report::page(&args),
         Command::Pinned(args) => pinned(args),
     }

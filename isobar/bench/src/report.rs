@@ -3,7 +3,7 @@
 mod costs;
 mod html;
 mod model;
-mod svg;
+pub(crate) mod svg;
 mod text;
 
 use std::path::PathBuf;
@@ -35,5 +35,6 @@ pub fn page(args: &PageArgs) -> Result<ExitCode> {
 
 #[cfg(test)]
 pub use costs::costs;
+pub(crate) use html::STYLE;
 pub use html::page as html;
 pub use text::text;

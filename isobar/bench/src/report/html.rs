@@ -12,7 +12,7 @@ use super::text::{hiccups, verdict, with_interval};
 use crate::playground::BATCH_SQL;
 use crate::stats::{Estimate, Verdict};
 
-const STYLE: &str = include_str!("page.css");
+pub const STYLE: &str = include_str!("page.css");
 
 /// The page of a report.
 pub fn page(report: &Report) -> String {
@@ -206,7 +206,7 @@ fn over_time_section(out: &mut String, report: &Report) {
             timeline.arm.name(),
             "ms",
             &lines,
-            timeline.batch,
+            Some(timeline.batch),
             most,
             length(timeline),
         )));
@@ -220,7 +220,7 @@ fn over_time_section(out: &mut String, report: &Report) {
             &title,
             "ms",
             &lines,
-            timeline.batch,
+            Some(timeline.batch),
             most,
             length(timeline),
         )));

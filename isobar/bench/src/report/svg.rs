@@ -260,12 +260,12 @@ pub struct Line {
     pub points: Vec<[f64; 2]>,
 }
 
-/// Lines over time with an interval shaded; `most` is the top of the scale.
+/// Lines over time, with the interval shaded in which a batch runs, if one does; `most` is the top of the scale.
 pub fn over_time(
     title: &str,
     unit: &str,
     lines: &[Line],
-    shaded: [f64; 2],
+    shaded: Option<[f64; 2]>,
     most: f64,
     length: f64,
 ) -> String {
@@ -275,9 +275,10 @@ pub fn over_time(
     svg.text(0.0, 16.0, "start", "title", title);
     let x = Axis::linear(0.0, length, TIME_LEFT, width - TIME_RIGHT);
     let y = Axis::fit([most].into_iter(), false, bottom, TIME_TOP);
-    let [from, to] = shaded.map(|time| x.at(time));
-    svg.rect([from, TIME_TOP], [to - from, TIME_HEIGHT], "#dbeafe", "the batch runs");
-    svg.text((from + to) / 2.0, TIME_TOP - 5.0, "middle", "shade", "batch runs");
+    if let Some([from, to]) = shaded.map(|times| times.map(|time| x.at(time))) {
+        svg.rect([from, TIME_TOP], [to - from, TIME_HEIGHT], "#dbeafe", "the batch runs");
+        svg.text((from + to) / 2.0, TIME_TOP - 5.0, "middle", "shade", "batch runs");
+    }
     for tick in y.ticks() {
         svg.line([TIME_LEFT, y.at(tick)], [width - TIME_RIGHT, y.at(tick)], RULE, 1.0);
         svg.text(TIME_LEFT - 6.0, y.at(tick) + 4.0, "end", "tick", &round(tick));
