@@ -30,8 +30,10 @@ PEER = "MariaDB"
 PEER_SETTINGS = [
     "--innodb-flush-log-at-trx-commit=1", "--sync-binlog=1", "--innodb-buffer-pool-size=1G", "--binlog-format=ROW"
 ]  # fmt: skip
-# Row nodes, and SQL nodes of their own; without these the first row node answers the clients.
-SHAPES = {"1 replica": (1, 0), "1 replica, SQL apart": (1, 1), "3 replicas": (3, 0)}
+# Row nodes, and SQL nodes of their own; without these the first row node answers the clients. Then regions of a table that
+# nobody uses.
+SHAPES = {"1 replica": (1, 0, 0), "1 replica, SQL apart": (1, 1, 0), "3 replicas": (3, 0, 0)}
+MANY = {f"{name}, 1,000 regions": (*SHAPES[name][:2], 1_000) for name in ("1 replica", "3 replicas")}
 TICK = os.sysconf("SC_CLK_TCK")
 
 
@@ -80,7 +82,7 @@ def traced(program: str, folder: Path, trace: Path | None) -> Path:
 
 def isobar(stack: ExitStack, options: argparse.Namespace, folder: Path, trace: Path | None, name: str) -> Server:
     """A playground of a shape, each of its row nodes with a replica of every region, and no columns."""
-    row, sql = SHAPES[name]
+    row, sql, _ = (SHAPES | MANY)[name]
     program = traced(str(options.isobar), folder, trace)
     playground = stack.enter_context(Playground(program, folder / "data", row=row, columnar=0, sql=sql))
     status = [options.isobar, "ctl", "status", "--json", "--placement", f"127.0.0.1:{playground.port_base + 20}"]
@@ -143,13 +145,20 @@ def sysbench(server: Server, options: argparse.Namespace, script: str, step: str
 
 def prepare(server: Server, options: argparse.Namespace) -> None:
     """Makes the database, once the server answers, and fills its tables."""
-    client = ["mariadb", "--no-defaults", "-h127.0.0.1", f"-P{server.port}", "-uroot", "-e", "CREATE DATABASE sb"]
+    client = ["mariadb", "--no-defaults", "-h127.0.0.1", f"-P{server.port}", "-uroot", "-e"]
     deadline = time.monotonic() + 60
-    while (done := subprocess.run(client, capture_output=True, text=True, timeout=60)).returncode != 0:
+    while (done := subprocess.run([*client, "CREATE DATABASE sb"], capture_output=True, text=True, timeout=60)).returncode:
         if time.monotonic() > deadline:
             raise SystemExit(f"{server.name} does not answer: {done.stderr}")
         time.sleep(0.2)
     sysbench(server, options, "oltp_read_write", "prepare", min(4, options.tables), 0)
+    if regions := (SHAPES | MANY).get(server.name, (0, 0, 0))[2]:
+        rows = ",".join(f"({row})" for row in range(8 * regions))
+        idle = f"CREATE TABLE sb.idle (id BIGINT PRIMARY KEY); INSERT INTO sb.idle VALUES {rows};"
+        idle += f"SPLIT TABLE sb.idle REGIONS {regions}; SHOW WARNINGS"
+        done = subprocess.run([*client, idle], capture_output=True, text=True, timeout=600)
+        if done.returncode or done.stdout:
+            raise SystemExit(f"{server.name} has no {regions:,} regions: {done.stdout}{done.stderr}")
 
 
 def timed(server: Server, options: argparse.Namespace, workload: str, threads: int) -> dict:
@@ -227,7 +236,8 @@ def cell(runs: list[dict], peers: dict[int, dict]) -> str:
     """What the runs of one server show: medians, and the median of the ratios to its peer's run of the same round."""
     timed = [run for run in runs if "qps" in run]
     shown = [f"{median_of(timed, 'qps'):,.0f}", f"{median_of(timed, 'p95_ms'):.1f}"]
-    ratios = [run["qps"] / peers[run["round"]]["qps"] for run in timed if run["server"] != PEER and run["round"] in peers]
+    others = [run for run in timed if run["round"] in peers and run is not peers[run["round"]]]
+    ratios = [run["qps"] / peers[run["round"]]["qps"] for run in others]
     shown.append(f"{statistics.median(ratios):.2f}" if ratios else "-")
     shown.append(f"{statistics.median(sum(run['cpu_us_a_transaction'].values()) for run in timed):,.0f}")
     for counted in ("syncs_a_commit", "entries_a_transaction"):
@@ -239,14 +249,15 @@ def cell(runs: list[dict], peers: dict[int, dict]) -> str:
 def show(found: list[dict], options: argparse.Namespace) -> None:
     """A table of every workload and number of threads, servers beside each other."""
     print(f"{PEER}: {' '.join(['--log-bin', *PEER_SETTINGS])}; {options.tables} tables of {options.rows} rows; medians of")
-    print(f"{options.rounds} rounds of {options.seconds} s. QPS, p95 ms, ratio of QPS to {PEER}'s in the same round, us of")
+    first = options.servers[0]
+    print(f"{options.rounds} rounds of {options.seconds} s. QPS, p95 ms, ratio of QPS to {first}'s in the same round, us of")
     print("processor a transaction, syncs and Raft entries a transaction:\n")
     print("| workload | threads | " + " | ".join(options.servers) + " |")
     print("|---|---|" + "---|" * len(options.servers))
     for threads in options.threads:
         for workload in options.workloads:
             runs = [run for run in found if (run["workload"], run["threads"]) == (workload, threads)]
-            peers = {run["round"]: run for run in runs if run["server"] == PEER and "round" in run}
+            peers = {run["round"]: run for run in runs if run["server"] == first and "round" in run}
             cells = [cell([run for run in runs if run["server"] == name], peers) for name in options.servers]
             print(f"| {workload.removeprefix('oltp_')} | {threads} | " + " | ".join(cells) + " |")
 
@@ -261,8 +272,9 @@ def main() -> None:
     add("--tables", type=int, default=4, help="tables (4)")
     add("--rows", type=int, default=10_000, help="rows in each (10000)")
     add("--workloads", nargs="+", default=WORKLOADS, choices=WORKLOADS, metavar="MIX", help="of sysbench (all four)")
-    names = [PEER, *SHAPES]
-    add("--servers", nargs="+", default=names, choices=names, metavar="SERVER", help=f"which (all: {', '.join(names)})")
+    usual = [PEER, *SHAPES]
+    named = f"which, compared with the first ({'; '.join(usual)}); also {'; '.join(MANY)}"
+    add("--servers", nargs="+", default=usual, choices=[*usual, *MANY], metavar="SERVER", help=named)
     add("--json", type=Path, help="where to keep the results")
     add("--no-syncs", action="store_true", help="leave out the counted runs")
     options = parser.parse_args()
