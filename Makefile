@@ -89,8 +89,8 @@ reconcile: ready ## Rehearse the nightly reconciliation under a live writer; SCA
 	$(PYTHON) examples/reconciliation/rehearsal.py --isobar $(ISOBAR) --jar $(JAR) --cache $(ISOBAR_CACHE) \
 		--scale $(SCALE) --kills $(KILLS)
 
-# Clusters that are tested at a time: much of a test is waiting, so that more than one pays even on two processors.
-WORKERS ?= $(shell nproc)
+# Clusters that are tested at a time: much of a test is waiting, so that one more than there are processors pays.
+WORKERS ?= $(shell expr $$(nproc) + 1)
 REPORTS := $(ISOBAR_CACHE)/reports
 
 .PHONY: test
