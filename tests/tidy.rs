@@ -66,7 +66,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
         ],
     ),
     ("wire", &["types", "values", "execution"]),
-    ("rpc", &["types", "raft", "placement", "txn"]),
+    ("rpc", &["types", "raft", "resources", "placement", "txn"]),
     ("columnar", &["types", "env", "raft", "txn"]),
     (
         "mpp",

@@ -91,20 +91,22 @@ fn bytes_of(batch: &RecordBatch) -> usize {
     batch.columns().iter().map(own).sum()
 }
 
-/// Batches that are asked for only while their payer owes nothing.
+/// Batches that are asked for only while their payer owes nothing, and by its priority.
 pub(crate) fn while_paid(
     batches: SendableRecordBatchStream,
     payer: Option<Arc<Account>>,
 ) -> SendableRecordBatchStream {
     let Some(payer) = payer else { return batches };
     let schema = batches.schema();
-    let paid = futures::stream::unfold((batches, payer), |(mut batches, payer)| async move {
-        let next: Option<Result<RecordBatch>> = match payer.admit().await {
-            Ok(()) => batches.next().await,
-            Err(error) => Some(Err(MppError::from(error).into())),
-        };
-        next.map(|batch| (batch, (batches, payer)))
-    });
+    let by = payer.scheduled();
+    let paid =
+        futures::stream::unfold((batches, payer, by), |(mut batches, payer, by)| async move {
+            let next: Option<Result<RecordBatch>> = match payer.admit().await {
+                Ok(()) => by.run(batches.next()).await,
+                Err(error) => Some(Err(MppError::from(error).into())),
+            };
+            next.map(|batch| (batch, (batches, payer, by)))
+        });
     Box::pin(RecordBatchStreamAdapter::new(schema, paid))
 }
 

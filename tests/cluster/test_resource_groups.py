@@ -13,7 +13,7 @@ import pytest
 
 from harness import FLIGHT_ERRORS, Cluster, FlightClient, wait_until
 
-INTERRUPTED = 1317
+INTERRUPTED, RUNAWAY, WATCHED = 1317, 8253, 8254
 # What a read of one row by its key costs: a request, and a batch of one. Its bytes are less than a hundredth of that.
 READ = 0.125 + 0.5
 SECONDS = 5
@@ -224,3 +224,117 @@ def test_flight_clients_are_of_their_users_group_or_of_one_that_they_may_name(cl
     cluster.sql("GRANT RESOURCE_GROUP_USER ON *.* TO usr1")
     assert seconds(lambda: client.rows({"scan": scan}), 3) < limited / 2
     cluster.sql("REVOKE RESOURCE_GROUP_USER ON *.* FROM usr1", "ALTER RESOURCE GROUP rg1 RU_PER_SEC = 20")
+
+
+# Takes a minute, wherever it runs: every pair of rows is compared.
+SLOW = "SELECT COUNT(*) FROM d.wide a JOIN d.wide b ON CONCAT(a.a, a.id) < CONCAT(b.a, b.id)"
+
+
+@contextmanager
+def limited(cluster: Cluster, limit: str) -> Iterator[pymysql.cursors.Cursor]:
+    """A statement of rg1, which has this QUERY_LIMIT and no other limit meanwhile."""
+    cluster.sql(f"ALTER RESOURCE GROUP rg1 RU_PER_SEC = UNLIMITED QUERY_LIMIT = ({limit})")
+    with session(cluster, "usr1") as connection, connection.cursor() as cursor:
+        yield cursor
+    cluster.sql("ALTER RESOURCE GROUP rg1 RU_PER_SEC = 20 QUERY_LIMIT = NULL")
+
+
+def runaways(cluster: Cluster, action: str) -> int:
+    """How many are in the SQL node's log."""
+    lines = (cluster.data / "sql" / "isobar.log").read_text().splitlines()
+    return sum("a runaway query" in line and f"action={action}" in line for line in lines)
+
+
+@pytest.mark.parametrize("engine", ["tikv", "tiflash"])
+def test_a_runaway_is_killed_and_its_session_goes_on(cluster: Cluster, wide: str, engine: str):
+    known = runaways(cluster, "KILL")
+    with limited(cluster, "EXEC_ELAPSED = '1s', ACTION = KILL") as cursor:
+        cursor.execute(f"SET tidb_isolation_read_engines = '{engine}'")
+        begun = time.monotonic()
+        with pytest.raises(pymysql.err.MySQLError) as error:
+            cursor.execute(SLOW)
+        assert error.value.args[0] == RUNAWAY
+        assert 1 <= time.monotonic() - begun < 20
+        cursor.execute(wide)
+        assert cursor.fetchall() == ((TEXT,),)
+    assert runaways(cluster, "KILL") == known + 1
+
+
+def used(cluster: Cluster, group: str) -> int:
+    return cluster.sql(f"SELECT ru FROM information_schema.resource_group_usage WHERE name = '{group}'")[0][0]
+
+
+def test_a_runaway_is_switched_and_the_next_statement_is_not(cluster: Cluster, wide: str):
+    scans = " UNION ALL ".join(["SELECT MAX(LENGTH(a)) FROM d.wide"] * 20)
+    with limited(cluster, "RU = 100, ACTION = SWITCH_GROUP(default)") as cursor:
+        before = used(cluster, "default")
+        cursor.execute("SET tidb_isolation_read_engines = 'tikv'")
+        cursor.execute(scans)
+        assert cursor.fetchall() == ((TEXT,),) * 20
+        # All but the first of it was paid for by the other group.
+        wait_until("it is known who paid", lambda: used(cluster, "default") - before > 10 * SCAN)
+        moved = runaways(cluster, "SWITCH_GROUP(default)")
+        assert moved == 1
+        known = used(cluster, "rg1")
+        cursor.execute("SELECT MAX(LENGTH(a)) FROM d.wide WHERE id < 10000")
+        wait_until("its own group pays", lambda: used(cluster, "rg1") > known)
+
+
+def test_a_runaway_cools_down_and_ends_well(cluster: Cluster, wide: str):
+    with limited(cluster, "EXEC_ELAPSED = '10ms', ACTION = COOLDOWN") as cursor:
+        cursor.execute("SET tidb_isolation_read_engines = 'tikv'")
+        cursor.execute(wide)
+        assert cursor.fetchall() == ((TEXT,),)
+    assert runaways(cluster, "COOLDOWN") >= 1
+
+
+def fails_with(cursor: pymysql.cursors.Cursor, statement: str) -> int:
+    with pytest.raises(pymysql.err.MySQLError) as error:
+        cursor.execute(statement)
+    return error.value.args[0]
+
+
+def watches(cluster: Cluster) -> list[tuple]:
+    return list(cluster.sql("SELECT id, watch, action FROM information_schema.runaway_watches"))
+
+
+def test_what_is_like_a_runaway_is_ended_before_it_begins_on_every_node(cluster: Cluster, wide: str):
+    with limited(cluster, "EXEC_ELAPSED = '1s', ACTION = KILL, WATCH = SIMILAR DURATION = '10m'") as cursor:
+        assert fails_with(cursor, SLOW) == RUNAWAY
+        begun = time.monotonic()
+        assert fails_with(cursor, f"{SLOW.lower()} -- once more") == WATCHED
+        assert time.monotonic() - begun < 1
+        wait_until("placement knows of it", lambda: [row[1:] for row in watches(cluster)] == [("SIMILAR", "KILL")])
+        with session(cluster, "usr1", 2) as connection, connection.cursor() as elsewhere:
+            wait_until("the other node knows of it", lambda: fails_with(elsewhere, SLOW) == WATCHED)
+            elsewhere.execute(wide)
+        # Who is of another group is not meant.
+        with session(cluster, "usr2") as connection, connection.cursor() as other:
+            other.execute("SELECT COUNT(*) FROM d.t")
+    kept = cluster.sql("SELECT resource_group_name, match_type, action, original_sql FROM mysql.tidb_runaway_queries")
+    assert ("rg1", "identify", "KILL", SLOW) in kept and ("rg1", "watch", "KILL", SLOW) in kept
+    for number, _, _ in watches(cluster):
+        cluster.sql(f"QUERY WATCH REMOVE {number}")
+    assert watches(cluster) == []
+
+
+def test_queries_are_watched_by_hand_and_no_more_once_that_is_taken_back(cluster: Cluster, wide: str):
+    watched = "SELECT COUNT(*) FROM d.t WHERE id > 1"
+    number = cluster.sql(f"QUERY WATCH ADD RESOURCE GROUP rg2 ACTION KILL SQL TEXT EXACT TO '{watched}'")[0][0]
+    with session(cluster, "usr2") as connection, connection.cursor() as cursor:
+        assert fails_with(cursor, watched) == WATCHED
+        cursor.execute("SELECT COUNT(*) FROM d.t WHERE id > 2")
+        cluster.sql(f"QUERY WATCH REMOVE {number}")
+
+        def runs() -> bool:
+            try:
+                cursor.execute(watched)
+                return True
+            except pymysql.err.MySQLError:
+                return False
+
+        wait_until("it is not watched any more", runs)
+    with session(cluster, "usr2") as connection, connection.cursor() as cursor:
+        assert fails_with(cursor, f"QUERY WATCH ADD ACTION KILL SQL TEXT EXACT TO '{watched}'") == 1227
+    with cluster.connect() as connection, connection.cursor() as cursor:
+        assert fails_with(cursor, "QUERY WATCH ADD RESOURCE GROUP nothing ACTION KILL SQL DIGEST 'a'") == 8249

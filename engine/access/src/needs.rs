@@ -87,7 +87,10 @@ impl Requester<'_> {
                 needs.push(to_create_users());
                 Ok(needs)
             }
-            Stmt::PutResourceGroup { .. } | Stmt::DropResourceGroup { .. } => {
+            Stmt::PutResourceGroup { .. }
+            | Stmt::DropResourceGroup { .. }
+            | Stmt::QueryWatch(_)
+            | Stmt::QueryUnwatch(_) => {
                 let any = Privileges::SUPER.and(Privileges::RESOURCE_GROUP_ADMIN);
                 Ok(vec![Need::Everywhere { any, named: "SUPER or RESOURCE_GROUP_ADMIN" }])
             }

@@ -26,6 +26,9 @@ pub trait Host: Send + Sync + 'static {
     /// Open connections.
     fn processes(&self) -> Vec<Process>;
 
+    /// The statement that a connection runs, as text.
+    fn statement(&self, connection: u64) -> Option<String>;
+
     /// Ends a statement or a connection; false if there is none of that number.
     fn kill(&self, connection: u64, query_only: bool) -> bool;
 

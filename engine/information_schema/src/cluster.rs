@@ -278,7 +278,7 @@ impl Source<'_> {
 }
 
 /// A statement as others may see it: not one that may hold a password or a token.
-fn shown(text: &str, longest: usize) -> String {
+pub(super) fn shown(text: &str, longest: usize) -> String {
     let lower = text.to_ascii_lowercase();
     match SECRETS.iter().any(|word| lower.contains(word)) {
         true => "(not shown: it may hold a password or a snapshot token)".to_owned(),

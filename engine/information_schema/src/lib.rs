@@ -46,7 +46,9 @@ pub fn shown_in(database: &str) -> Vec<(String, &'static str)> {
         "information_schema" => {
             names().iter().map(|name| (name.to_uppercase(), "SYSTEM VIEW")).collect()
         }
-        "mysql" => vec![("user".to_owned(), "BASE TABLE")],
+        "mysql" => {
+            ["tidb_runaway_queries", "user"].map(|name| (name.to_owned(), "BASE TABLE")).into()
+        }
         _ => Vec::new(),
     }
 }
@@ -221,6 +223,7 @@ impl Source<'_> {
         if !database.eq_ignore_ascii_case("information_schema") {
             return match (database, table) {
                 ("mysql", "user") => Ok(self.users()),
+                ("mysql", "tidb_runaway_queries") => self.runaway_queries().await,
                 _ => Err(missing()),
             };
         }
@@ -231,6 +234,8 @@ impl Source<'_> {
             "cluster_info" => self.cluster_info().await,
             "regions" => self.regions().await,
             "processlist" => Ok(self.processlist(LONGEST_INFO)),
+            "resource_group_usage" => self.resource_group_usage().await,
+            "runaway_watches" => self.runaway_watches().await,
             "tables" => {
                 let numbers =
                     self.next_numbers(self.catalog.tables.iter().map(Arc::as_ref)).await?;

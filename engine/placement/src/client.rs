@@ -8,12 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+mod resource_control;
 mod timestamps;
 
 use async_trait::async_trait;
 use futures::FutureExt;
 use parking_lot::Mutex;
-use resources::{Grant, Use};
 use types::{
     ClusterVersion, Error, LeaseId, NodeId, Region, RegionId, RegionKind, Result, Table, TableId,
     Timestamp,
@@ -363,14 +363,6 @@ impl PlacementClient {
                 Ok(table.map(|table| *table))
             }
             other => Err(unexpected("Change", &other)),
-        }
-    }
-
-    /// Reports what this process has used of resource groups; what it may use from now on.
-    pub async fn shares(&self, node: NodeId, uses: Vec<Use>) -> Result<Vec<Grant>> {
-        match self.caller.send(Request::Shares { node, uses }).await? {
-            Response::Shares(grants) => Ok(grants),
-            other => Err(unexpected("Shares", &other)),
         }
     }
 

@@ -5,6 +5,7 @@
 //! why to its proposer, in the same way on every node.
 
 use serde::{Deserialize, Serialize};
+use types::query_watch::{QueryWatch, Runaway};
 use types::{
     ClusterVersion, Error, LeaseId, NodeId, Region, RegionId, RegionKind, Result, Table, TableId,
     Timestamp,
@@ -16,6 +17,7 @@ use crate::api::{CatalogChange, Freed, Hold, Lease, Node, SafePoint, Session};
 use crate::catalog::{self, EligibleNodes};
 use crate::leases;
 use crate::replicas;
+use crate::runaways;
 use crate::safe_point;
 use crate::state::{RegionRecord, State, Tombstone, is_newer};
 
@@ -151,6 +153,12 @@ pub enum Command {
     GoOn(Box<Survivors>),
     /// All nodes speak this version from now on.
     RaiseVersion(ClusterVersion),
+    /// Watches queries.
+    Watch(QueryWatch),
+    /// Ends a watch.
+    Unwatch(u64),
+    /// Keeps runaways that were met.
+    NoteRunaways(Vec<Runaway>),
 }
 
 /// What a command gave its proposer.
@@ -199,6 +207,9 @@ impl State {
             Command::TakeLock { name, by } => {
                 return advisory::take(self, name, by).map(Outcome::Lock);
             }
+            Command::Watch(watch) => return runaways::watch(self, watch).map(Outcome::First),
+            Command::Unwatch(id) => runaways::unwatch(self, id)?,
+            Command::NoteRunaways(met) => runaways::note(self, met)?,
             Command::ExtendWindow { until_ms } => {
                 self.high_water_ms = self.high_water_ms.max(until_ms);
             }

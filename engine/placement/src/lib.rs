@@ -29,6 +29,7 @@ mod own_group;
 pub mod participant;
 mod replicas;
 pub mod routes;
+mod runaways;
 pub mod safe_point;
 pub mod scheduler;
 pub mod service;

@@ -11,7 +11,7 @@ use raft::{Command as Entry, Effect, Machine, Position, SnapshotChunks, Snapshot
 use serde::{Deserialize, Serialize};
 use types::{ClusterVersion, Error, Region, Result, version};
 
-use crate::api::ResourceGroups;
+use crate::api::{ResourceGroups, Runaways};
 use crate::command::{Command, Proposal};
 use crate::state::State;
 use crate::view::View;
@@ -20,7 +20,10 @@ use crate::view::View;
 const STATE_KEY: &[u8] = b"placement/state";
 
 /// First byte of the stored value and of a snapshot: the format of what follows.
-const FORMAT: u8 = 8;
+const FORMAT: u8 = 9;
+
+/// The same up to cluster version 7: without watched queries and runaways at the end.
+const FORMAT_OF_VERSION_7: u8 = 8;
 
 /// The same up to cluster version 6: without resource groups at the end.
 const FORMAT_OF_VERSION_6: u8 = 7;
@@ -33,6 +36,9 @@ const CHUNK: usize = 1 << 20;
 
 /// What is stored before the state.
 type Place = (Region, u64, u64);
+
+/// What is stored behind the state and the cluster's version.
+type Behind = (ResourceGroups, Runaways);
 
 /// Placement's machine on one node.
 pub struct PlacementMachine {
@@ -196,9 +202,13 @@ fn encode<T: Serialize>(place: &T, state: &State) -> Result<Vec<u8>> {
         version @ ..version::RESOURCE_GROUPS => {
             Ok(postcard::to_extend(&(place, state, version), vec![FORMAT_OF_VERSION_6])?)
         }
-        version => {
+        version @ ..version::QUERY_WATCHES => {
             let groups = &state.catalog.resources;
-            Ok(postcard::to_extend(&(place, state, version, groups), vec![FORMAT])?)
+            Ok(postcard::to_extend(&(place, state, version, groups), vec![FORMAT_OF_VERSION_7])?)
+        }
+        version => {
+            let behind = (&state.catalog.resources, &state.runaways);
+            Ok(postcard::to_extend(&(place, state, version, behind), vec![FORMAT])?)
         }
     }
 }
@@ -212,10 +222,16 @@ fn decode<T: for<'a> Deserialize<'a>>(bytes: &[u8]) -> Result<(T, State)> {
             state.version = version;
             Ok((place, state))
         }
-        Some((&FORMAT, rest)) => {
+        Some((&FORMAT_OF_VERSION_7, rest)) => {
             let (place, mut state, version, groups): (T, State, ClusterVersion, ResourceGroups) =
                 postcard::from_bytes(rest)?;
             (state.version, state.catalog.resources) = (version, groups);
+            Ok((place, state))
+        }
+        Some((&FORMAT, rest)) => {
+            let (place, mut state, version, behind): (T, State, ClusterVersion, Behind) =
+                postcard::from_bytes(rest)?;
+            (state.version, (state.catalog.resources, state.runaways)) = (version, behind);
             Ok((place, state))
         }
         Some((format, _)) => Err(version::unknown_format("placement's state", *format, FORMAT)),

@@ -10,6 +10,7 @@ mod lookups;
 mod sharing;
 mod timestamps;
 mod upkeep;
+mod watching;
 
 pub use timestamps::{Given, Proxy};
 
@@ -215,6 +216,12 @@ impl PlacementService {
                 Ok(Response::Done)
             }
             Request::Shares { node, uses } => self.share(node, uses).map(Response::Shares),
+            Request::UnitsUsed => self.units_used().map(Response::UnitsUsed),
+            runaways @ (Request::Watches(_)
+            | Request::Watch(_)
+            | Request::Unwatch(_)
+            | Request::NoteRunaways(_)
+            | Request::Runaways) => self.runaways_request(runaways).await,
             Request::SetLife(life_ms) => {
                 safe_point::check_life(life_ms)?;
                 self.propose(Command::SetLife(life_ms)).await?;

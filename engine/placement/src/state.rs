@@ -12,7 +12,7 @@ use types::{
 };
 
 use crate::api::{
-    Catalog, Grants, Hold, Known, Lease, Node, NodeRole, ResourceGroups, SafePoint, User,
+    Catalog, Grants, Hold, Known, Lease, Node, NodeRole, ResourceGroups, Runaways, SafePoint, User,
 };
 
 /// First number given to nodes, regions and peers: those below are for row nodes, whose numbers
@@ -102,6 +102,9 @@ pub struct State {
     pub signing_key: Vec<u8>,
     /// Every timestamp handed out lies before this Unix millisecond.
     pub high_water_ms: u64,
+    /// Watched queries and runaways. They stand behind the state where it is stored, and only from version 8 on.
+    #[serde(skip)]
+    pub runaways: Runaways,
     /// What all of its nodes speak. Stands behind the state where it is stored, and only from version 2 on.
     #[serde(skip, default = "first_version")]
     pub version: ClusterVersion,
@@ -150,6 +153,7 @@ impl State {
             life_ms: DEFAULT_LIFE_MS,
             signing_key: Vec::new(),
             high_water_ms: 0,
+            runaways: Runaways::default(),
             version: first_version(),
         }
     }

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use env::Clock;
@@ -16,8 +16,10 @@ use tokio::time::{sleep, timeout};
 use types::{Error, ResourceGroup, Result};
 
 use crate::bucket::Bucket;
+use crate::priority::{ReadyWork, Scheduled};
 use crate::shares::{Grant, Use};
 use crate::units::Units;
+use crate::watches::Watches;
 
 /// How long work waits for its group's debt.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
@@ -28,6 +30,8 @@ const LOOK: Duration = Duration::from_millis(100);
 pub struct Ledger {
     clock: Arc<dyn Clock>,
     accounts: Mutex<BTreeMap<String, Arc<Account>>>,
+    ready: Arc<ReadyWork>,
+    watches: Watches,
     due: Notify,
 }
 
@@ -44,6 +48,8 @@ pub struct Account {
     /// Whoever waits, in order.
     turn: tokio::sync::Mutex<()>,
     waited: AtomicBool,
+    priority: AtomicU8,
+    ready: Arc<ReadyWork>,
 }
 
 struct Paced {
@@ -55,7 +61,13 @@ struct Paced {
 impl Ledger {
     /// A ledger without accounts.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Ledger { clock, accounts: Mutex::default(), due: Notify::new() }
+        Self::beside(clock, Arc::default())
+    }
+
+    /// The same, of a process that has more work than what is paid for here.
+    pub fn beside(clock: Arc<dyn Clock>, ready: Arc<ReadyWork>) -> Self {
+        let (accounts, watches) = (Mutex::default(), Watches::default());
+        Ledger { clock, accounts, ready, watches, due: Notify::new() }
     }
 
     /// The account of a group, held to what that is now.
@@ -71,12 +83,25 @@ impl Ledger {
                 paced: Mutex::new(None),
                 turn: tokio::sync::Mutex::default(),
                 waited: AtomicBool::new(false),
+                priority: AtomicU8::default(),
+                ready: self.ready.clone(),
             })
         });
+        account.priority.store(group.priority as u8, Ordering::Relaxed);
         if account.hold_to(group.limit().map(Units::whole)) {
             self.due.notify_one();
         }
         account.clone()
+    }
+
+    /// Queries that are watched.
+    pub fn watches(&self) -> &Watches {
+        &self.watches
+    }
+
+    /// Somebody whose work is scheduled among that of the process.
+    pub fn scheduled(&self) -> Arc<Scheduled> {
+        Scheduled::new(self.ready.clone())
     }
 
     /// Holds each account to what its group is now: work that waits may have reason to go on, and nobody else looks.
@@ -126,6 +151,13 @@ impl Account {
     /// The group's name.
     pub fn group(&self) -> &str {
         &self.group
+    }
+
+    /// Somebody who works for the group, by its priority as it is now.
+    pub fn scheduled(&self) -> Arc<Scheduled> {
+        let scheduled = Scheduled::new(self.ready.clone());
+        scheduled.set_index(self.priority.load(Ordering::Relaxed));
+        scheduled
     }
 
     /// What it has used in this process.

@@ -142,7 +142,8 @@ pub(crate) fn pack<T: Serialize>(body: &T, channels: &Channels) -> Result<Payloa
     let body = postcard::to_stdvec(body)
         .map_err(|error| Error::Invalid(format!("message cannot be encoded: {error}")))?;
     let (cluster, version) = (channels.cluster(), channels.version());
-    Ok(Payload { format: FORMAT, body, cluster, speaks: version::CURRENT, version })
+    let priority = Payload::number(resources::priority::current());
+    Ok(Payload { format: FORMAT, body, cluster, speaks: version::CURRENT, version, priority })
 }
 
 pub(crate) fn unpack<T: DeserializeOwned>(payload: &Payload) -> Result<T> {
@@ -251,5 +252,25 @@ impl placement::client::PlacementTransport for RpcClient {
     }
     fn here(&self) -> Option<Arc<placement::PlacementService>> {
         self.own.get()?.placement.upgrade()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use resources::Scheduled;
+    use types::Priority;
+
+    use super::*;
+
+    #[test]
+    fn a_request_names_the_priority_of_who_asks() {
+        let by = Scheduled::new(Arc::default());
+        by.set_priority(Priority::High);
+        let channels = Channels::default();
+        let asks = by.run(async { pack(&7_u32, &channels).unwrap() });
+        assert_eq!(futures::executor::block_on(asks).priority(), Priority::High);
+        assert_eq!(pack(&7_u32, &channels).unwrap().priority(), Priority::Medium);
     }
 }

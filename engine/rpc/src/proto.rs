@@ -4,6 +4,7 @@
 //! The numbers of fields are a format: one that goes leaves its number unused.
 
 use prost::Message;
+use types::Priority;
 
 pub(crate) use service::{node_client, node_server};
 
@@ -33,6 +34,26 @@ pub(crate) struct Payload {
     /// The cluster's version, as the sender knows it; 0 if it knows of none yet.
     #[prost(uint32, tag = "5")]
     pub(crate) version: u32,
+    /// The priority of the work that asks: 0 medium, 1 low, 2 high. Programs that know of none read past it.
+    #[prost(uint32, tag = "6")]
+    pub(crate) priority: u32,
+}
+
+impl Payload {
+    /// The number of a priority.
+    pub(crate) fn number(priority: Priority) -> u32 {
+        match priority {
+            Priority::Medium => 0,
+            Priority::Low => 1,
+            Priority::High => 2,
+        }
+    }
+
+    /// The priority that it names; of a number that is none, the usual one.
+    pub(crate) fn priority(&self) -> Priority {
+        let all = [Priority::Medium, Priority::Low, Priority::High];
+        all.into_iter().find(|of| Self::number(*of) == self.priority).unwrap_or_default()
+    }
 }
 
 /// Raft messages of any groups.
@@ -126,7 +147,7 @@ mod tests {
         let envelope = envelope.concat();
         let expected = [&[0x0a, envelope.len() as u8], &envelope[..], b"\x10\x03"].concat();
         assert_eq!(batch.encode_to_vec(), expected);
-        let payload = Payload { format: 1, body: vec![2, 3], cluster: 4, speaks: 0, version: 0 };
+        let payload = Payload { format: 1, body: vec![2, 3], cluster: 4, ..Payload::default() };
         assert_eq!(payload.encode_to_vec(), b"\x08\x01\x12\x02\x02\x03\x18\x04");
         let part = SnapshotPart { header: Some(vec![1]), chunk: vec![], cluster: 4, speaks: 0 };
         assert_eq!(part.encode_to_vec(), b"\x0a\x01\x01\x18\x04");
@@ -135,8 +156,16 @@ mod tests {
     /// Versions stand behind what programs of version 1 write, and read past.
     #[test]
     fn versions_are_behind_the_rest() {
-        let payload = Payload { format: 1, body: vec![2], cluster: 4, speaks: 2, version: 1 };
+        let payload =
+            Payload { format: 1, body: vec![2], cluster: 4, speaks: 2, ..Payload::default() };
+        let payload = Payload { version: 1, ..payload };
         assert_eq!(payload.encode_to_vec(), b"\x08\x01\x12\x01\x02\x18\x04\x20\x02\x28\x01");
+        for priority in [Priority::Low, Priority::Medium, Priority::High] {
+            let urgent = Payload { priority: Payload::number(priority), ..Payload::default() };
+            assert_eq!(urgent.priority(), priority);
+        }
+        let unknown = Payload { priority: 9, ..Payload::default() };
+        assert_eq!(unknown.priority(), Priority::Medium);
         let batch = RaftBatch { envelopes: vec![], cluster: 3, speaks: 2 };
         assert_eq!(batch.encode_to_vec(), b"\x10\x03\x18\x02");
         let part = SnapshotPart { header: None, chunk: vec![], cluster: 4, speaks: 2 };

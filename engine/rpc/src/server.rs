@@ -13,6 +13,7 @@ use placement::formation::ClusterId;
 use placement::participant::Participant;
 use placement::service::PlacementService;
 use raft::{Envelope, SpoolWriter, StoreHandle};
+use resources::{ReadyWork, Scheduled};
 use serde::Serialize;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{SetOnce, mpsc};
@@ -64,6 +65,8 @@ pub struct Port {
     pub channels: Channels,
     /// Set once the node has begun its work.
     pub handlers: Arc<SetOnce<Handlers>>,
+    /// What waits for a thread of this process.
+    pub ready: Arc<ReadyWork>,
 }
 
 /// Serves the internal port until `shutdown` resolves. Columnar nodes have a `worker`, the service that
@@ -325,7 +328,11 @@ impl Port {
 impl Answers for Port {
     async fn answer(&self, service: Service, payload: Payload) -> Said {
         match service {
-            Service::Txn => self.said(self.ask_txn(&payload).await),
+            Service::Txn => {
+                let by = Scheduled::new(self.ready.clone());
+                by.set_priority(payload.priority());
+                self.said(by.run(self.ask_txn(&payload)).await)
+            }
             Service::Placement => self.said(self.ask_placement(&payload).await),
         }
     }

@@ -14,8 +14,9 @@ use execution::bound_queries::BoundQueries;
 use execution::host::Host;
 use information_schema::Source;
 use placement::api::Catalog;
-use resources::{Account, Ledger};
+use resources::{Account, Ledger, Payer, Scheduled};
 use storage::Storage;
+use types::query_watch::QueryWatch;
 use types::{NodeId, ResourceGroup};
 
 /// Bytes that all queries of a process may hold for sorts, joins and groups.
@@ -82,11 +83,49 @@ impl Engine {
         self
     }
 
-    /// Has a resource group pay for what is asked of the store from now on; its account.
-    pub(crate) fn charge_to(&mut self, group: &ResourceGroup) -> Option<Arc<Account>> {
-        let account = self.ledger.as_ref()?.account(group);
-        self.storage = self.uncharged.charged_to(account.clone())?;
-        Some(account)
+    /// The account of a resource group.
+    pub(crate) fn account(&self, group: &ResourceGroup) -> Option<Arc<Account>> {
+        Some(self.ledger.as_ref()?.account(group))
+    }
+
+    /// Has a resource group pay for what is asked of the store from now on; who pays.
+    pub(crate) fn charge_to(&mut self, group: &ResourceGroup) -> Option<Arc<Payer>> {
+        let payer = Payer::new(self.account(group)?);
+        self.storage = self.uncharged.charged_to(payer.clone())?;
+        Some(payer)
+    }
+
+    /// Whether statements of a group may be runaways.
+    pub(crate) fn may_run_away(&self, group: &ResourceGroup) -> bool {
+        let is_watched =
+            |watches: Arc<Vec<QueryWatch>>| watches.iter().any(|watch| watch.group == group.name);
+        group.query_limit.is_some() || self.watches().is_some_and(is_watched)
+    }
+
+    /// Watched queries, if there are any.
+    pub(crate) fn watches(&self) -> Option<Arc<Vec<QueryWatch>>> {
+        let all = self.ledger.as_ref()?.watches().all();
+        (!all.is_empty()).then_some(all)
+    }
+
+    /// Counts a watch from now on, here: elsewhere it does once that is known.
+    pub(crate) fn add_watch(&self, watch: QueryWatch) {
+        if let Some(ledger) = &self.ledger {
+            ledger.watches().add(watch);
+        }
+    }
+
+    /// The text of the statement that a connection runs.
+    pub(crate) fn statement_of(&self, connection: u64) -> Option<String> {
+        self.host.as_ref()?.statement(connection)
+    }
+
+    /// Somebody whose work is scheduled among that of this process.
+    pub(crate) fn scheduled(&self) -> Arc<Scheduled> {
+        match &self.ledger {
+            Some(ledger) => ledger.scheduled(),
+            None => Scheduled::new(Arc::default()),
+        }
     }
 
     /// As one of several nodes, by its number.

@@ -10,10 +10,11 @@ use async_trait::async_trait;
 use placement::api::{Catalog, CatalogChange, Lease, Route};
 use placement::api::{LockAnswer, LockRequest};
 use placement::{ClusterStatus, PlacementClient};
-use resources::Account;
+use resources::Payer;
 use tokio::time::{Instant, sleep};
 use txn::api::{RegionRef, Request, Response};
 use txn::client::TxnClient;
+use types::query_watch::{QueryWatch, Runaway};
 use types::{Error, LeaseId, NodeId, Region, RegionKind, Result, Table, TableId, Timestamp, key};
 
 use crate::{
@@ -353,7 +354,7 @@ impl Storage for ClusterStorage {
         Ok((self.past(ts), now))
     }
 
-    fn charged_to(&self, payer: Arc<Account>) -> Option<Arc<dyn Storage>> {
+    fn charged_to(&self, payer: Arc<Payer>) -> Option<Arc<dyn Storage>> {
         Some(Arc::new(ClusterStorage { txn: self.txn.charged_to(payer), ..self.clone() }))
     }
 
@@ -468,6 +469,33 @@ impl Storage for ClusterStorage {
 
     async fn signing_key(&self) -> Result<Arc<[u8]>> {
         self.placement.signing_key().await
+    }
+
+    async fn units_used(&self) -> Result<Vec<(String, u64)>> {
+        let used = self.placement.units_used().await?;
+        Ok(used.into_iter().map(|(group, units)| (group, units.as_f64() as u64)).collect())
+    }
+
+    async fn watch(&self, watch: QueryWatch) -> Result<u64> {
+        self.placement.watch(watch).await
+    }
+
+    async fn unwatch(&self, id: u64) -> Result<()> {
+        self.placement.unwatch(id).await
+    }
+
+    async fn watches(&self) -> Result<Vec<QueryWatch>> {
+        // No version is that of a change to come.
+        let watches = self.placement.watches(u64::MAX).await?;
+        Ok(watches.map(|(_, watches)| watches).unwrap_or_default())
+    }
+
+    async fn note_runaways(&self, met: Vec<Runaway>) -> Result<()> {
+        self.placement.note_runaways(met).await
+    }
+
+    async fn runaways(&self) -> Result<Vec<Runaway>> {
+        self.placement.runaways().await
     }
 
     async fn status(&self) -> Result<ClusterStatus> {

@@ -18,11 +18,12 @@ use async_trait::async_trait;
 use placement::ClusterStatus;
 use placement::api::{Catalog, CatalogChange, Lease};
 use placement::api::{LockAnswer, LockRequest};
-use resources::Account;
+use resources::Payer;
 pub use txn::Acquired;
 pub use txn::api::{Current, Expect, Waiting};
 pub use txn::{ReadFrom, ReplicaReads};
-use types::{LeaseId, Result, Table, TableId, Timestamp};
+use types::query_watch::{QueryWatch, Runaway};
+use types::{Error, LeaseId, Result, Table, TableId, Timestamp};
 
 /// A key and its row.
 pub type Pair = (Vec<u8>, Vec<u8>);
@@ -152,8 +153,8 @@ pub trait Storage: Send + Sync + 'static {
         self.snapshot(ts)
     }
 
-    /// The same store, whose reads and writes an account pays for; none where nobody pays.
-    fn charged_to(&self, _payer: Arc<Account>) -> Option<Arc<dyn Storage>> {
+    /// The same store, whose reads and writes somebody pays for; none where nobody pays.
+    fn charged_to(&self, _payer: Arc<Payer>) -> Option<Arc<dyn Storage>> {
         None
     }
 
@@ -206,6 +207,36 @@ pub trait Storage: Send + Sync + 'static {
 
     /// The key that signs tokens; never to be logged.
     async fn signing_key(&self) -> Result<Arc<[u8]>>;
+
+    /// Request units that each resource group has used since placement's leader began to lead.
+    async fn units_used(&self) -> Result<Vec<(String, u64)>> {
+        Ok(Vec::new())
+    }
+
+    /// Watches queries from now on; the watch's number.
+    async fn watch(&self, _watch: QueryWatch) -> Result<u64> {
+        Err(Error::Unavailable("no placement keeps watches here".into()))
+    }
+
+    /// Ends a watch.
+    async fn unwatch(&self, id: u64) -> Result<()> {
+        Err(Error::not_found("query watch", id.to_string()))
+    }
+
+    /// Watched queries.
+    async fn watches(&self) -> Result<Vec<QueryWatch>> {
+        Ok(Vec::new())
+    }
+
+    /// Keeps runaways that were met.
+    async fn note_runaways(&self, _met: Vec<Runaway>) -> Result<()> {
+        Ok(())
+    }
+
+    /// The last runaways, oldest first.
+    async fn runaways(&self) -> Result<Vec<Runaway>> {
+        Ok(Vec::new())
+    }
 
     /// Nodes, regions and replicas, for information_schema.
     async fn status(&self) -> Result<ClusterStatus>;

@@ -11,6 +11,7 @@ pub mod constant;
 pub mod decimal;
 pub mod delimited;
 pub mod dialect;
+pub mod digest;
 pub mod forms;
 pub mod from;
 pub mod hints;

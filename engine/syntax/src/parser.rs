@@ -14,6 +14,7 @@ mod lists;
 mod load;
 mod maintenance;
 mod prepared;
+mod query_watch;
 mod redundant;
 mod resource_groups;
 mod show;
@@ -351,6 +352,7 @@ fn statement(parser: &mut Parser) -> SqlResult<Stmt> {
         ("UPDATE", _) => write::update(parser),
         ("DELETE", _) => write::delete(parser),
         ("KILL", _) => admin::kill(parser),
+        ("QUERY", "WATCH") => query_watch::query_watch(parser),
         ("USE", _) => {
             parser.next_token();
             Ok(Stmt::Use(name(parser)?))

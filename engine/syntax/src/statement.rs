@@ -5,6 +5,7 @@
 use sqlparser::ast::{
     ColumnDef, CreateIndex, CreateTable, Delete, Expr, Insert, ObjectName, Query, Update,
 };
+use types::resource_group::{Action, Likeness};
 use types::{GroupOptions, Privileges};
 use values::error::SqlError;
 
@@ -170,6 +171,10 @@ pub enum Stmt {
     },
     /// SET RESOURCE GROUP, in lower case.
     SetResourceGroup(String),
+    /// QUERY WATCH ADD.
+    QueryWatch(Box<WatchOrder>),
+    /// QUERY WATCH REMOVE.
+    QueryUnwatch(u64),
     /// GRANT, REVOKE.
     Grant(Box<Grant>),
     /// USE.
@@ -268,6 +273,19 @@ pub enum Stmt {
     Flush,
     /// What is accepted and changes nothing: UNLOCK TABLES.
     Nothing,
+}
+
+/// What QUERY WATCH ADD asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WatchOrder {
+    /// The group, in lower case.
+    pub group: String,
+    /// What happens; without, what the group's QUERY_LIMIT says.
+    pub action: Option<Action>,
+    /// By what queries are alike.
+    pub by: Likeness,
+    /// Text or digest, by that.
+    pub text: String,
 }
 
 /// GRANT, REVOKE.

@@ -12,7 +12,7 @@ use futures::future::{BoxFuture, FutureExt};
 use lru::LruCache;
 use parking_lot::Mutex;
 use placement::api::Route;
-use resources::Account;
+use resources::Payer;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use types::{
@@ -81,7 +81,7 @@ pub struct TxnClient {
     /// Second phases and rollbacks that go on behind their transactions.
     pub(crate) tasks: TaskTracker,
     /// Who pays for what is asked.
-    payer: Option<Arc<Account>>,
+    payer: Option<Arc<Payer>>,
     pub(crate) living: Arc<Living>,
     pub(crate) retry_timeout: Duration,
     pub(crate) lock_wait: Duration,
@@ -125,7 +125,7 @@ impl TxnClient {
 
     /// The same client, whose reads and writes an account pays for.
     #[must_use]
-    pub fn charged_to(&self, payer: Arc<Account>) -> Self {
+    pub fn charged_to(&self, payer: Arc<Payer>) -> Self {
         TxnClient { payer: Some(payer), ..self.clone() }
     }
 

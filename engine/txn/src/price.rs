@@ -3,7 +3,7 @@
 //! A request is paid for when it was answered; one that failed costs nothing. Pages of ranges wait while their payer is in
 //! debt, and nothing else does: what holds keys that others wait for goes on.
 
-use resources::{Account, Units};
+use resources::{Payer, Units};
 use types::Result;
 
 use crate::api::{Mutation, Request, Response};
@@ -46,8 +46,8 @@ impl Price {
         }
     }
 
-    /// Has an account pay for an answer.
-    pub(crate) fn charge(self, to: &Account, answer: &Response, replicas: usize) {
+    /// Has somebody pay for an answer.
+    pub(crate) fn charge(self, to: &Payer, answer: &Response, replicas: usize) {
         let units = self.units(answer, replicas);
         if units > Units::ZERO {
             to.charge(units);
@@ -55,10 +55,10 @@ impl Price {
     }
 }
 
-/// Returns once a request may be made for an account.
-pub(crate) async fn admit(account: &Account, request: &Request) -> Result<()> {
+/// Returns once a request may be made for who pays.
+pub(crate) async fn admit(payer: &Payer, request: &Request) -> Result<()> {
     match request {
-        Request::Scan { .. } => account.admit().await,
+        Request::Scan { .. } => payer.admit().await,
         _ => Ok(()),
     }
 }

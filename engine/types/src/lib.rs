@@ -10,6 +10,7 @@ pub mod index;
 pub mod key;
 pub mod labels;
 pub mod privileges;
+pub mod query_watch;
 mod ranges;
 pub mod region;
 mod region_kind;

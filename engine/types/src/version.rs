@@ -13,6 +13,7 @@
 //! | 5 | tables whose indexes and records begin in one region; when each table's columns last changed, in placement's state |
 //! | 6 | transactions of several regions that commit once all of their keys are locked |
 //! | 7 | resource groups, behind placement's state and the catalog |
+//! | 8 | watched queries and runaways, behind those in placement's state |
 
 use crate::error::{Error, Result};
 
@@ -20,7 +21,7 @@ use crate::error::{Error, Result};
 pub type ClusterVersion = u32;
 
 /// The greatest version that this program speaks.
-pub const CURRENT: ClusterVersion = 7;
+pub const CURRENT: ClusterVersion = 8;
 
 /// The version from which on leaders answer reads by leases.
 pub const LEASES: ClusterVersion = 3;
@@ -39,6 +40,9 @@ pub const ASYNC_COMMITS: ClusterVersion = 6;
 
 /// The version from which on there are resource groups.
 pub const RESOURCE_GROUPS: ClusterVersion = 7;
+
+/// The version from which on queries are watched.
+pub const QUERY_WATCHES: ClusterVersion = 8;
 
 /// The least one.
 pub const MINIMUM: ClusterVersion = 1;

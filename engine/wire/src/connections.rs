@@ -155,6 +155,13 @@ impl Connections {
         self.open.lock().get(&id).map(|handle| handle.state.lock().user.clone())
     }
 
+    /// The statement that a connection runs.
+    pub fn statement(&self, id: u32) -> Option<Bytes> {
+        let handle = self.open.lock().get(&id).cloned()?;
+        let state = handle.state.lock();
+        state.statement.clone()
+    }
+
     /// The process list, by number.
     pub fn list(&self) -> Vec<ConnectionSummary> {
         let mut list: Vec<_> = self.open.lock().values().map(|handle| handle.summary()).collect();

@@ -1,6 +1,6 @@
 //! Reports to placement what resource groups use in this process, and takes in what they may use from now on.
 //!
-//! Whatever placement does, accounts go on with what they were granted last.
+//! Whatever placement does, accounts go on with what they were granted last. SQL nodes ask for watched queries likewise.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,6 +44,26 @@ pub(crate) async fn keep(
                 tracing::debug!(%error, "placement grants no shares of resource groups")
             }
             Err(_) => tracing::debug!("placement has not answered what resource groups may use"),
+        }
+    }
+}
+
+/// Takes in which queries are watched, again and again.
+pub(crate) async fn watch(
+    ledger: Arc<Ledger>,
+    placement: PlacementClient,
+    cluster: impl Fn() -> ClusterVersion,
+) {
+    loop {
+        sleep(PERIOD).await;
+        // An older leader of placement would not know what it is asked.
+        if cluster() < version::QUERY_WATCHES {
+            continue;
+        }
+        match timeout(ANSWER, placement.watches(ledger.watches().version())).await {
+            Ok(Ok(Some((version, watches)))) => ledger.watches().take(version, watches),
+            Ok(Ok(None)) | Err(_) => {}
+            Ok(Err(error)) => tracing::debug!(%error, "placement does not say what is watched"),
         }
     }
 }

@@ -182,6 +182,11 @@ impl Host for ServerHost {
             .collect()
     }
 
+    fn statement(&self, connection: u64) -> Option<String> {
+        let text = self.0.statement(u32::try_from(connection).ok()?)?;
+        Some(String::from_utf8_lossy(&text).into_owned())
+    }
+
     fn kill(&self, connection: u64, query_only: bool) -> bool {
         let scope = if query_only { KillScope::Query } else { KillScope::Connection };
         u32::try_from(connection).is_ok_and(|id| self.0.kill(id, scope))

@@ -47,7 +47,7 @@ pub(crate) async fn run(common: Common, shutdown: BoxFuture<'_, ()>) -> Result<(
         .with_context(|| format!("cannot open {}", path.display()))?;
     let store = common.raft_store(&me, Box::new(ColumnarMachines::new(&columns)))?;
     let groups: Arc<dyn Groups> = Arc::new(store.clone());
-    let ledger = Arc::new(Ledger::new(common.clock.clone()));
+    let ledger = Arc::new(Ledger::beside(common.clock.clone(), common.ready.clone()));
     let engine = query_engine(&common, node, &columns, &groups, ledger.clone())?;
     let channels = common.channels.clone();
     let accounting =
@@ -57,7 +57,8 @@ pub(crate) async fn run(common: Common, shutdown: BoxFuture<'_, ()>) -> Result<(
     let stop = CancellationToken::new();
     let handlers = rpc::Handlers { store: store.clone(), txn: None, placement: None };
     let handlers = Arc::new(SetOnce::new_with(Some(handlers)));
-    let port = rpc::Port { participant, channels: common.channels.clone(), handlers };
+    let (channels, ready) = (common.channels.clone(), common.ready.clone());
+    let port = rpc::Port { participant, channels, handlers, ready };
     let worker = Some(engine.worker_routes()?);
     let serving =
         tokio::spawn(rpc::serve(rpc_listener, port, worker, stop.clone().cancelled_owned()));

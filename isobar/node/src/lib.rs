@@ -27,6 +27,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use futures::future::BoxFuture;
 use placement::client::PlacementClient;
+use resources::ReadyWork;
 use rpc::{AddressBook, Channels, RpcClient};
 use tokio::runtime::Runtime;
 use txn::{Distance, TxnClient};
@@ -89,6 +90,8 @@ struct Common {
     placement: PlacementClient,
     clock: Arc<dyn env::Clock>,
     disk: Arc<dyn env::Disk>,
+    /// What waits for a thread of this process.
+    ready: Arc<ReadyWork>,
 }
 
 impl Common {
@@ -134,6 +137,7 @@ impl Common {
             placement,
             clock: Arc::new(env::SteadyClock::new(Arc::new(env::RealClock::new()))),
             disk: Arc::new(env::RealDisk),
+            ready: Arc::default(),
         }
     }
 

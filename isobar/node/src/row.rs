@@ -192,6 +192,7 @@ async fn serve(
         participant: participant.clone(),
         channels: common.channels.clone(),
         handlers: Arc::default(),
+        ready: common.ready.clone(),
     };
     let ended = stop.clone().cancelled_owned();
     let serving = tokio::spawn(rpc::serve(listener, port.clone(), None, ended));

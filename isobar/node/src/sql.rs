@@ -57,13 +57,16 @@ impl SqlServer {
             common.clock.clone(),
         );
         let connections = Arc::new(Connections::default());
-        let ledger = Arc::new(Ledger::new(common.clock.clone()));
+        let ledger = Arc::new(Ledger::beside(common.clock.clone(), common.ready.clone()));
         let channels = common.channels.clone();
         let accounting =
             accounts::keep(ledger.clone(), common.placement.clone(), node, move || {
                 channels.version()
             });
-        let accounting = tokio::spawn(accounting);
+        let channels = common.channels.clone();
+        let watches =
+            accounts::watch(ledger.clone(), common.placement.clone(), move || channels.version());
+        let accounting = tokio::spawn(async { tokio::join!(accounting, watches).0 });
         // NOW() is what the machine says, whatever that is.
         let engine = Engine::new(Arc::new(storage), Arc::new(env::RealClock::new()))
             .with_node(node)

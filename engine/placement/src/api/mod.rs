@@ -5,6 +5,7 @@
 use raft::Groups;
 use resources::{Grant, Use};
 use serde::{Deserialize, Serialize};
+use types::query_watch::{QueryWatch, Runaway};
 use types::{
     ClusterVersion, Error, LeaseId, NodeId, Peer, PeerId, Region, RegionId, RegionKind, ReplicaLag,
     Result, Table, TableId, Timestamp,
@@ -13,12 +14,14 @@ use types::{
 mod catalog;
 mod locks;
 mod resource_groups;
+mod runaways;
 mod session;
 mod users;
 
 pub use catalog::{Catalog, CatalogChange, Import, Renamed, StoredView, next_index_id};
 pub use locks::{Freed, Hold, LockAnswer, LockRequest};
 pub use resource_groups::{GroupChange, ResourceGroups};
+pub use runaways::Runaways;
 pub use session::{Known, Session};
 pub use users::{GrantChange, Grants, Level, User};
 
@@ -392,6 +395,18 @@ pub enum Request {
         /// By groups.
         uses: Vec<Use>,
     },
+    /// What resource groups have used since the leader's term began.
+    UnitsUsed,
+    /// Watched queries, unless the caller knows them as of this version.
+    Watches(u64),
+    /// Watches queries.
+    Watch(QueryWatch),
+    /// Ends a watch.
+    Unwatch(u64),
+    /// Keeps runaways that were met.
+    NoteRunaways(Vec<Runaway>),
+    /// The last runaways.
+    Runaways,
 }
 
 impl Request {
@@ -492,4 +507,10 @@ pub enum Response {
     CatalogWithGroups(Box<Catalog>, Box<ResourceGroups>),
     /// What a process may use of resource groups, of those that are there.
     Shares(Vec<Grant>),
+    /// Names of groups, and millionths of units.
+    UnitsUsed(Vec<(String, u64)>),
+    /// Watched queries and their version, or none if the caller knows them.
+    Watches(Option<(u64, Vec<QueryWatch>)>),
+    /// The last runaways.
+    Runaways(Vec<Runaway>),
 }

@@ -6,6 +6,7 @@ use types::resource_group::{Action, DEFAULT_GROUP};
 use types::{Error, GroupOptions, ResourceGroup, Result, version};
 
 use crate::api::GroupChange;
+use crate::runaways;
 use crate::state::State;
 
 /// Most groups: every node fetches the catalog as one message.
@@ -88,7 +89,9 @@ fn drop_group(state: &mut State, name: &str) -> Result<()> {
             other.name
         )));
     }
-    resources.groups.remove(name).map(drop).ok_or_else(|| missing(name))
+    resources.groups.remove(name).ok_or_else(|| missing(name))?;
+    runaways::forget_group(state, name);
+    Ok(())
 }
 
 fn assign(state: &mut State, accounts: Vec<(String, String)>, group: &str) -> Result<()> {

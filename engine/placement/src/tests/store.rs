@@ -6,6 +6,8 @@ use kv::{KvEngine, MemoryKv};
 use raft::{
     Command as Entry, INITIAL_POSITION, Machine, Machines, Position, SnapshotChunks, SnapshotSource,
 };
+use types::query_watch::QueryWatch;
+use types::resource_group::{Action, Likeness};
 use types::{Epoch, Error, GroupOptions, Result, Timestamp};
 
 use crate::api::{CatalogChange, GroupChange};
@@ -124,14 +126,14 @@ fn garbage_in_the_log_or_the_store_is_corruption() {
         store.write(batch).unwrap();
         machines(&store).0.recover().map(|found| found.len())
     };
-    for value in [&[][..], &[8], &[7], &[6, 2, 3]] {
+    for value in [&[][..], &[9], &[8], &[7], &[6, 2, 3]] {
         assert!(matches!(recovered(value), Err(Error::Corrupt(_))), "{value:?}");
     }
     // What another release wrote is not damaged.
-    let Err(Error::Invalid(named)) = recovered(&[9, 2, 3]) else {
+    let Err(Error::Invalid(named)) = recovered(&[10, 2, 3]) else {
         panic!("read as of this release")
     };
-    assert!(named.contains("format 9") && named.contains("format 8"), "{named}");
+    assert!(named.contains("format 10") && named.contains("format 9"), "{named}");
 }
 
 #[test]
@@ -161,7 +163,7 @@ fn the_version_is_stored_once_it_is_raised_and_before_in_the_format_of_old_progr
 }
 
 #[test]
-fn resource_groups_are_stored_and_sent_with_the_state() {
+fn resource_groups_and_watches_are_stored_and_sent_with_the_state() {
     let store = memory();
     let (first, view) = machines(&store);
     let region = placement_region(&[1]).unwrap();
@@ -176,6 +178,25 @@ fn resource_groups_are_stored_and_sent_with_the_state() {
         machine.apply(at, Entry::Data(&entry(index, command))).unwrap();
     }
     machine.persist().unwrap();
+    let format = || store.get(kv::Keyspace::Meta, b"placement/state").unwrap().unwrap()[0];
+    assert_eq!(format(), 8);
+    let watch = QueryWatch {
+        id: 0,
+        group: "g".into(),
+        by: Likeness::Exact,
+        text: "SELECT 1".into(),
+        action: Action::Kill,
+        since_ms: 1,
+        until_ms: None,
+        source: "manual".into(),
+    };
+    for (index, command) in [(8, Command::RaiseVersion(8)), (9, Command::Watch(watch))] {
+        let at = Position { index, term: 6 };
+        machine.apply(at, Entry::Data(&entry(index, command))).unwrap();
+    }
+    machine.persist().unwrap();
+    assert_eq!(format(), 9);
+    assert_eq!(view.read().runaways.watches[0].id, 1);
     assert_eq!(view.read().catalog.resources.named("g").unwrap().ru_per_sec, Some(5));
     let (second, found) = machines(&store);
     second.recover().unwrap();

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use execution::{BatchStream, panics};
 use futures::StreamExt;
 use futures::future::{BoxFuture, FutureExt};
+use information_schema::{Listing, int};
 use syntax::statement::{ShowKind, Stmt};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -46,6 +47,7 @@ impl Session {
         let alone = !self.in_transaction() && self.autocommit();
         let (interrupts, before) = (self.interrupts.clone(), self.diagnostics.last_insert_id());
         let deadline = statement.as_ref().ok().and_then(|statement| self.deadline(statement));
+        let scheduled = self.group.scheduled();
         let run = async {
             let statement = statement?;
             self.begin_variables().await;
@@ -55,7 +57,7 @@ impl Session {
             biased;
             () = interrupts.interruption(cancel) => Err(interrupted()),
             () = limits::passed(deadline) => Err(too_slow()),
-            answer = panics::guarded(run) => answer,
+            answer = scheduled.run(panics::guarded(run)) => answer,
         };
         self.variables.run_in(None);
         self.running = None;
@@ -80,7 +82,12 @@ impl Session {
         deadline: Option<Instant>,
         cancel: &CancellationToken,
     ) -> Reply {
-        let batches = panics::guarded_stream(limits::until(batches, deadline));
+        let by = self.group.scheduled();
+        let batches = panics::guarded_stream(limits::until(batches, deadline)).boxed();
+        let batches = futures::stream::unfold((batches, by), |(mut batches, by)| async move {
+            let next = by.run(batches.next()).await;
+            next.map(|batch| (batch, (batches, by)))
+        });
         let token = cancel.clone();
         let batches = batches.take_until(token.clone().cancelled_owned());
         let ended = futures::stream::once(async move {
@@ -136,6 +143,19 @@ impl Session {
         self.check_read_only(&statement)?;
         self.check_privileges(&statement).await?;
         self.wait_for_units(&statement).await?;
+        let Some(guard) = self.guard(&statement).await? else {
+            return self.run_allowed(statement, parameters, cancel).await;
+        };
+        let reply = guard.over(self.run_allowed(statement, parameters, cancel).boxed()).await?;
+        Ok(guard.over_rows(reply))
+    }
+
+    async fn run_allowed(
+        &mut self,
+        statement: Arc<Stmt>,
+        parameters: &[Value],
+        cancel: &CancellationToken,
+    ) -> SqlResult<Reply> {
         // A look-up runs as it stands; what else was prepared is run as a copy.
         if let Stmt::Query(query) = &*statement
             && let Some(reply) = self.looked_up(query, parameters).await?
@@ -181,6 +201,8 @@ impl Session {
             | Stmt::PutResourceGroup { .. }
             | Stmt::DropResourceGroup { .. }
             | Stmt::SetResourceGroup(_)
+            | Stmt::QueryWatch(_)
+            | Stmt::QueryUnwatch(_)
             | Stmt::Grant(_)
             | Stmt::Show(_)
             | Stmt::Describe { .. }
@@ -263,6 +285,15 @@ impl Session {
                 self.drop_resource_group(name, if_exists).await
             }
             Stmt::SetResourceGroup(name) => self.set_resource_group(name).await,
+            Stmt::QueryWatch(order) => {
+                let mut listing = Listing::of(&["#WATCH_ID"]);
+                listing.rows.push(vec![int(self.add_watch(*order).await?)]);
+                listing.reply()
+            }
+            Stmt::QueryUnwatch(id) => {
+                self.engine.storage.unwatch(id).await?;
+                Ok(done())
+            }
             Stmt::DropUser { users, if_exists } => self.drop_users(users, if_exists).await,
             Stmt::Grant(grant) => {
                 self.commit().await?;

@@ -15,6 +15,7 @@ mod kill;
 mod prepared;
 mod query;
 mod resource_group;
+mod runaway;
 mod transaction;
 mod write;
 
@@ -107,10 +108,11 @@ pub struct Session {
 impl Session {
     /// A session without a database.
     pub fn new(engine: Engine, info: SessionInfo) -> Self {
+        let group = GroupChoice::new(engine.scheduled());
         Session {
             engine,
             identity: Identity::new(info),
-            group: GroupChoice::default(),
+            group,
             variables: Variables::default(),
             transaction: TransactionState::default(),
             diagnostics: Diagnostics::default(),

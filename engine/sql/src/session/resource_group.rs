@@ -7,16 +7,17 @@ use std::sync::Arc;
 
 use access::Rights;
 use placement::api::{Catalog, CatalogChange, GroupChange};
-use resources::Account;
+use resources::{Payer, Scheduled};
 use sqlparser::ast::SetExpr;
 use syntax::hints;
 use syntax::statement::Stmt;
-use types::resource_group::DEFAULT_GROUP;
+use types::resource_group::{Action, DEFAULT_GROUP};
 use types::{Error, GroupOptions, Privileges, ResourceGroup};
 use values::error::{
     SqlError, SqlResult, no_resource_group, privilege_needed, resource_group_exists,
 };
 
+use super::runaway::Guard;
 use super::{Session, done};
 use execution::reply::Reply;
 
@@ -27,25 +28,33 @@ pub(super) struct GroupChoice {
     /// SET RESOURCE GROUP.
     set: Option<String>,
     /// That of statements without a hint, and the catalog's version by which it was chosen.
-    usual: ResourceGroup,
+    usual: Arc<ResourceGroup>,
     chosen_by: Option<u64>,
     /// The running statement's, and who pays for that.
-    running: String,
-    account: Option<Arc<Account>>,
-}
-
-impl Default for GroupChoice {
-    fn default() -> Self {
-        let usual = ResourceGroup::everybodys();
-        let running = usual.name.clone();
-        GroupChoice { own: None, set: None, usual, chosen_by: None, running, account: None }
-    }
+    running: Arc<ResourceGroup>,
+    payer: Option<Arc<Payer>>,
+    /// Has what runs go by its group's priority.
+    scheduled: Arc<Scheduled>,
+    /// Of the last statement that could run away.
+    guard: Option<Arc<Guard>>,
 }
 
 impl GroupChoice {
+    pub(super) fn new(scheduled: Arc<Scheduled>) -> Self {
+        let usual = Arc::new(ResourceGroup::everybodys());
+        let running = usual.clone();
+        let (own, set, chosen_by, payer, guard) = (None, None, None, None, None);
+        GroupChoice { own, set, usual, chosen_by, running, payer, scheduled, guard }
+    }
+
+    /// By what work of the session is scheduled.
+    pub(super) fn scheduled(&self) -> Arc<Scheduled> {
+        self.scheduled.clone()
+    }
+
     /// What CURRENT_RESOURCE_GROUP() gives.
     pub(super) fn running(&self) -> &str {
-        &self.running
+        &self.running.name
     }
 
     /// The group of statements without a hint, as far as it is there.
@@ -75,55 +84,69 @@ impl Session {
             return;
         }
         if let Some(group) = self.group.named_in(catalog) {
-            self.group.usual = group.clone();
+            self.group.usual = Arc::new(group.clone());
         }
         self.group.chosen_by = Some(catalog.version);
         self.switch_to(self.group.usual.clone());
     }
 
-    fn switch_to(&mut self, group: ResourceGroup) {
-        self.group.account = self.engine.charge_to(&group);
-        self.group.running = group.name;
+    fn switch_to(&mut self, group: Arc<ResourceGroup>) {
+        self.group.payer = self.engine.charge_to(&group);
+        self.group.scheduled.set_priority(group.priority);
+        self.group.running = group;
     }
 
     /// Takes the group of a statement that is about to run.
     pub(super) fn take_group(&mut self, statement: &Stmt, rights: &Rights, catalog: &Catalog) {
         self.choose_group(catalog);
+        if self.group.guard.take().is_some_and(|guard| guard.has_moved_the_session()) {
+            self.switch_to(self.group.usual.clone());
+        }
         let Some(name) = hinted_group(statement) else { return };
         match catalog.resources.groups.get(&name) {
             None => self.diagnostics.warn(no_resource_group(&name)),
             Some(_) if !may_leave(rights) && Some(&name) != self.group.own.as_ref() => {
                 self.diagnostics.warn(needs_to_leave());
             }
-            Some(group) => self.switch_to(group.clone()),
+            Some(group) => self.switch_to(Arc::new(group.clone())),
         }
     }
 
     /// The statement has ended: its hint counts no more.
     pub(super) fn end_group(&mut self) {
-        if self.group.running != self.group.usual.name {
+        if !Arc::ptr_eq(&self.group.running, &self.group.usual) {
             self.switch_to(self.group.usual.clone());
         }
     }
 
     /// Returns once the statement may run: it does more than to look at the session, and its group owes nothing.
     pub(super) async fn wait_for_units(&self, statement: &Stmt) -> SqlResult<()> {
-        let pays = matches!(
-            statement,
-            Stmt::Query(_)
-                | Stmt::SelectInto(..)
-                | Stmt::Insert(_)
-                | Stmt::Update(_)
-                | Stmt::Delete(..)
-                | Stmt::LoadData(_)
-                | Stmt::Explain { analyze: true, .. }
-                | Stmt::CreateTable(_)
-                | Stmt::Maintain { .. }
-        );
-        match &self.group.account {
-            Some(account) if pays => Ok(account.admit().await?),
+        match &self.group.payer {
+            Some(payer) if pays(statement) => Ok(payer.admit().await?),
             _ => Ok(()),
         }
+    }
+
+    /// What watches over a statement that is about to run, if it may run away.
+    ///
+    /// # Errors
+    ///
+    /// 8254 for one that is watched and to be ended.
+    pub(super) async fn guard(&mut self, statement: &Stmt) -> SqlResult<Option<Arc<Guard>>> {
+        let group = self.group.running.clone();
+        if !pays(statement) || !self.engine.may_run_away(&group) {
+            return Ok(None);
+        }
+        let Some(payer) = self.group.payer.clone() else { return Ok(None) };
+        let catalog = self.engine.storage.catalog().await?;
+        let other = |action: &Action| {
+            let Action::Switch(name) = action else { return None };
+            let group = catalog.resources.named(name)?;
+            Some((group.priority, self.engine.account(group)?))
+        };
+        let guard = self.guard_of(&group, other, payer, self.group.scheduled.clone())?;
+        self.group.guard = guard.map(Arc::new);
+        Ok(self.group.guard.clone())
     }
 
     /// SET RESOURCE GROUP.
@@ -184,6 +207,22 @@ impl Session {
         }
         Ok(done())
     }
+}
+
+/// Whether what a statement does is paid for.
+fn pays(statement: &Stmt) -> bool {
+    matches!(
+        statement,
+        Stmt::Query(_)
+            | Stmt::SelectInto(..)
+            | Stmt::Insert(_)
+            | Stmt::Update(_)
+            | Stmt::Delete(..)
+            | Stmt::LoadData(_)
+            | Stmt::Explain { analyze: true, .. }
+            | Stmt::CreateTable(_)
+            | Stmt::Maintain { .. }
+    )
 }
 
 fn needs_to_leave() -> SqlError {

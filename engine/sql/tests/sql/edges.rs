@@ -22,6 +22,10 @@ impl Host for Panics {
         panic!("a value of a row");
     }
 
+    fn statement(&self, _: u64) -> Option<String> {
+        None
+    }
+
     fn kill(&self, _: u64, _: bool) -> bool {
         panic!("a value of a row");
     }

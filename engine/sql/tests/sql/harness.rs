@@ -26,6 +26,10 @@ impl Host for NoServer {
         Vec::new()
     }
 
+    fn statement(&self, _: u64) -> Option<String> {
+        None
+    }
+
     fn kill(&self, connection: u64, _: bool) -> bool {
         connection == 7
     }

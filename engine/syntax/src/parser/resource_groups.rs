@@ -98,7 +98,8 @@ fn option(parser: &mut Parser, options: &mut GroupOptions) -> SqlResult<()> {
     Ok(())
 }
 
-fn equals(parser: &mut Parser) {
+/// An equals sign, where one may stand.
+pub(super) fn equals(parser: &mut Parser) {
     _ = parser.consume_token(&Token::Eq);
 }
 
@@ -142,7 +143,8 @@ fn query_limit(parser: &mut Parser) -> SqlResult<QueryLimit> {
     Ok(QueryLimit { exec_elapsed, ru, action, watch })
 }
 
-fn action(parser: &mut Parser) -> SqlResult<Action> {
+/// DRYRUN, COOLDOWN, KILL or SWITCH_GROUP(g).
+pub(super) fn action(parser: &mut Parser) -> SqlResult<Action> {
     for (word, action) in
         [("DRYRUN", Action::DryRun), ("COOLDOWN", Action::Cooldown), ("KILL", Action::Kill)]
     {

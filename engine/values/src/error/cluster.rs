@@ -36,6 +36,10 @@ super::errors! {
     no_resource_group(name) = 8249 "HY000" "Unknown resource group '{name}'";
     /// A statement that waited for request units of its resource group for as long as it may.
     resource_group_throttled() = 8252 "HY000" "Exceeded resource group quota limitation";
+    /// A statement that its resource group's QUERY_LIMIT ended.
+    runaway_killed() = 8253 "HY000" "Query execution was interrupted, identified as runaway query";
+    /// A statement that is watched, and ended before it has begun.
+    runaway_watched() = 8254 "HY000" "Quarantined and interrupted because of being in runaway watch list";
     /// A kind of background work that there is not.
     unknown_background_task(name) = 8255 "HY000" "Unknown background task name '{name}'";
     /// ADMIN CHECK TABLE found an index and rows that differ.
