@@ -94,6 +94,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
         &[
             "types",
             "env",
+            "resources",
             "placement",
             "txn",
             "syntax",

@@ -32,6 +32,7 @@ pub mod scan_spec;
 mod server_info;
 pub mod session;
 pub mod table;
+pub mod tasks;
 pub mod ticket;
 pub mod verifier;
 mod worker;

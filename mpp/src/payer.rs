@@ -1,9 +1,11 @@
-//! Who pays for what a query reads on this node: the account of the resource group that its ticket names.
+//! Who pays for what a query reads on this node: the account of the resource group that its ticket names, until the group's
+//! QUERY_LIMIT has another group pay for the rest, or has that go behind all other work. What is ended is ended by who asks.
 //!
 //! Scans pay for the bytes that they read and for the processor time that takes them, and wait while their group is in
 //! debt: so does the query above them. What joins, groups and sends rows is not counted here.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use arrow::array::{Array, ArrayRef};
@@ -14,29 +16,85 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::prelude::SessionConfig;
 use futures::StreamExt;
 use placement::client::PlacementClient;
-use resources::{Account, Ledger, Units};
+use resources::{Account, Ledger, Scheduled, Units};
 use tonic::codegen::http::{HeaderMap, HeaderName, HeaderValue};
-use types::ResourceGroup;
-use types::resource_group::DEFAULT_GROUP;
+use types::resource_group::{Action, DEFAULT_GROUP};
+use types::{Priority, ResourceGroup};
 
 use crate::error::MppError;
 
 /// Names a query's group to workers.
 const GROUP_HEADER: &str = "isobar-resource-group";
 
-/// Who pays for a query on this node.
+/// Who pays for a query, or for a task of one, on this node.
 #[derive(Clone)]
-pub(crate) struct Payer(pub Arc<Account>);
+pub(crate) struct Payer(Arc<Paying>);
+
+/// A group that pays.
+pub(crate) struct Paying {
+    account: Arc<Account>,
+    payer: Arc<resources::Payer>,
+    turn: Option<Turn>,
+}
+
+/// What becomes of a query that takes long.
+struct Turn {
+    at: Instant,
+    /// Who pays for the rest, and its priority; without, the rest goes behind all others.
+    other: Option<(Priority, Arc<Account>)>,
+    taken: AtomicBool,
+}
+
+impl Paying {
+    /// A group as of now; `named` finds others.
+    fn begin<'a>(
+        ledger: &Ledger,
+        group: &ResourceGroup,
+        named: impl Fn(&str) -> Option<&'a ResourceGroup>,
+    ) -> Self {
+        let account = ledger.account(group);
+        let turn = group.query_limit.as_ref().and_then(|limit| {
+            let other = match &limit.action {
+                Action::Cooldown => None,
+                Action::Switch(name) => {
+                    let other = named(name)?;
+                    Some((other.priority, ledger.account(other)))
+                }
+                Action::DryRun | Action::Kill => return None,
+            };
+            let at = Instant::now() + limit.exec_elapsed?;
+            Some(Turn { at, other, taken: AtomicBool::new(false) })
+        });
+        Paying { payer: resources::Payer::new(account.clone()), account, turn }
+    }
+
+    /// Takes the turn if it is time for it; `by` goes by another priority then.
+    fn look(&self, by: &Scheduled) {
+        let Some(turn) = self.turn.as_ref().filter(|turn| turn.at <= Instant::now()) else {
+            return;
+        };
+        let first = !turn.taken.swap(true, Ordering::Relaxed);
+        match &turn.other {
+            Some((priority, account)) => {
+                by.set_priority(*priority);
+                if first {
+                    self.payer.switch_to(account.clone());
+                }
+            }
+            None => by.set_priority(Priority::Low),
+        }
+    }
+}
 
 impl Payer {
     /// Who pays for what a session reads; nobody for what the system reads.
-    pub fn of(config: &SessionConfig) -> Option<Arc<Account>> {
+    pub fn of(config: &SessionConfig) -> Option<Arc<Paying>> {
         config.get_extension::<Payer>().map(|payer| payer.0.clone())
     }
 
     /// Names its group to the workers of a query. A name that no header can hold stays here: the default group pays there.
     pub fn name_in(&self, headers: &mut HeaderMap) {
-        if let Ok(name) = HeaderValue::from_bytes(self.0.group().as_bytes()) {
+        if let Ok(name) = HeaderValue::from_bytes(self.0.account.group().as_bytes()) {
             headers.insert(HeaderName::from_static(GROUP_HEADER), name);
         }
     }
@@ -57,9 +115,10 @@ impl Payers {
     /// Who pays for a group; the default group for one that is not there.
     pub async fn of_group(&self, name: Option<&str>) -> Payer {
         let catalog = self.placement.catalog().await.ok();
-        let named = |name: &str| catalog.as_ref()?.resources.named(name).cloned();
-        let group = name.and_then(named).or_else(|| named(DEFAULT_GROUP));
-        Payer(self.ledger.account(&group.unwrap_or_else(ResourceGroup::everybodys)))
+        let named = |name: &str| catalog.as_ref()?.resources.named(name);
+        let everybodys = ResourceGroup::everybodys();
+        let group = name.and_then(named).or_else(|| named(DEFAULT_GROUP)).unwrap_or(&everybodys);
+        Payer(Arc::new(Paying::begin(&self.ledger, group, named)))
     }
 
     /// Who pays for a task that a coordinator sends.
@@ -72,7 +131,7 @@ impl Payers {
 /// Reads the next batch of a scan, which is paid for. Runs on a thread that may wait.
 pub(crate) fn read<E>(
     batches: &mut impl Iterator<Item = std::result::Result<RecordBatch, E>>,
-    payer: Option<&Account>,
+    payer: Option<&Paying>,
 ) -> Option<std::result::Result<RecordBatch, E>> {
     let Some(payer) = payer else { return batches.next() };
     let began = Instant::now();
@@ -81,7 +140,7 @@ pub(crate) fn read<E>(
     if let Some(Ok(batch)) = &batch {
         units += Units::of_bytes(bytes_of(batch));
     }
-    payer.charge(units);
+    payer.payer.charge(units);
     batch
 }
 
@@ -94,14 +153,15 @@ fn bytes_of(batch: &RecordBatch) -> usize {
 /// Batches that are asked for only while their payer owes nothing, and by its priority.
 pub(crate) fn while_paid(
     batches: SendableRecordBatchStream,
-    payer: Option<Arc<Account>>,
+    payer: Option<Arc<Paying>>,
 ) -> SendableRecordBatchStream {
     let Some(payer) = payer else { return batches };
     let schema = batches.schema();
-    let by = payer.scheduled();
+    let by = payer.account.scheduled();
     let paid =
         futures::stream::unfold((batches, payer, by), |(mut batches, payer, by)| async move {
-            let next: Option<Result<RecordBatch>> = match payer.admit().await {
+            payer.look(&by);
+            let next: Option<Result<RecordBatch>> = match payer.payer.admit().await {
                 Ok(()) => by.run(batches.next()).await,
                 Err(error) => Some(Err(MppError::from(error).into())),
             };
@@ -112,8 +172,11 @@ pub(crate) fn while_paid(
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use arrow::array::StringArray;
     use env::SimClock;
+    use types::resource_group::QueryLimit;
 
     use super::*;
 
@@ -122,15 +185,44 @@ mod tests {
         let texts: ArrayRef =
             Arc::new(StringArray::from_iter_values((0..1_000).map(|_| "x".repeat(640))));
         let whole = RecordBatch::try_from_iter([("a", texts)]).unwrap();
-        let account = Ledger::new(Arc::new(SimClock::new(0))).account(&ResourceGroup::everybodys());
+        let ledger = Ledger::new(Arc::new(SimClock::new(0)));
+        let paying = Paying::begin(&ledger, &ResourceGroup::everybodys(), |_| None);
+        let account = paying.account.clone();
         let used = |batch: RecordBatch| {
             let before = account.used().as_f64();
             let mut batches = std::iter::once(Ok::<_, ()>(batch));
-            read(&mut batches, Some(&account)).unwrap().unwrap();
+            read(&mut batches, Some(&paying)).unwrap().unwrap();
             account.used().as_f64() - before
         };
         // A millisecond of a processor would be a third of one.
         let (part, all) = (used(whole.slice(500, 100)), used(whole));
         assert!((0.9..1.5).contains(&part) && (9.5..11.0).contains(&all), "{part} and {all}");
+    }
+
+    #[test]
+    fn another_group_pays_for_the_rest_of_what_takes_long() {
+        let ledger = Ledger::new(Arc::new(SimClock::new(0)));
+        let other = ResourceGroup::new("other").unwrap();
+        let named = |name: &str| (name == "other").then_some(&other);
+        let with = |after: Duration, action: Action| {
+            let limit = QueryLimit { exec_elapsed: Some(after), ru: None, action, watch: None };
+            ResourceGroup { query_limit: Some(limit), ..ResourceGroup::new("g").unwrap() }
+        };
+        let (soon, late) = (Duration::from_nanos(1), Duration::from_secs(3_600));
+        for (group, paid_by_other) in [
+            (with(soon, Action::Switch("other".into())), 1),
+            (with(late, Action::Switch("other".into())), 0),
+            (with(soon, Action::Switch("nothing".into())), 0),
+            (with(soon, Action::Kill), 0),
+            (with(soon, Action::Cooldown), 0),
+        ] {
+            let paying = Paying::begin(&ledger, &group, named);
+            let before = ledger.account(&other).used();
+            std::thread::sleep(Duration::from_millis(1));
+            paying.look(&paying.account.scheduled());
+            paying.payer.charge(Units::whole(1));
+            let paid = ledger.account(&other).used().0 - before.0;
+            assert_eq!(paid, Units::whole(paid_by_other).0, "{group}");
+        }
     }
 }

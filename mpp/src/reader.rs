@@ -13,14 +13,13 @@ use columnar::{ColumnarStore, PartitionScan, ScanRequest, TabletHandle};
 use datafusion::common::{DataFusionError, Result as DfResult};
 use futures::{Stream, StreamExt};
 use raft::Groups;
-use resources::Account;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use txn::client::TxnClient;
 use types::{Error, NodeId, RegionId, Result, Timestamp};
 
 use crate::error::MppError;
-use crate::payer;
+use crate::payer::{self, Paying};
 use crate::prepared_scan::PreparedScan;
 use crate::pruning;
 use crate::scan_spec::ScanSpec;
@@ -115,7 +114,7 @@ impl Reader {
         scan: Arc<PreparedScan>,
         partition: usize,
         schema: SchemaRef,
-        payer: Option<Arc<Account>>,
+        payer: Option<Arc<Paying>>,
     ) -> impl Stream<Item = DfResult<RecordBatch>> + use<> {
         let batches = self.batches.clone();
         let (sender, receiver) = mpsc::channel(READ_AHEAD);
@@ -136,7 +135,7 @@ fn feed(
     scans: Vec<PartitionScan>,
     schema: &SchemaRef,
     sender: &mpsc::Sender<DfResult<RecordBatch>>,
-    (read, payer): (&AtomicU64, Option<&Account>),
+    (read, payer): (&AtomicU64, Option<&Paying>),
 ) {
     let mut batches = scans.into_iter().flatten();
     while let Some(batch) = payer::read(&mut batches, payer) {

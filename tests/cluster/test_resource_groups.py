@@ -3,15 +3,19 @@ on columns, and nobody else waits for it."""
 
 import os
 import shutil
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pymysql
 import pytest
 
 from harness import FLIGHT_ERRORS, Cluster, FlightClient, wait_until
+from readers import SparkReader
 
 INTERRUPTED, RUNAWAY, WATCHED = 1317, 8253, 8254
 # What a read of one row by its key costs: a request, and a batch of one. Its bytes are less than a hundredth of that.
@@ -226,6 +230,28 @@ def test_flight_clients_are_of_their_users_group_or_of_one_that_they_may_name(cl
     cluster.sql("REVOKE RESOURCE_GROUP_USER ON *.* FROM usr1", "ALTER RESOURCE GROUP rg1 RU_PER_SEC = 20")
 
 
+def test_spark_reads_for_the_group_that_it_names(cluster: Cluster, wide: str, jar: Path):
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    cluster.sql("ALTER RESOURCE GROUP rg1 RU_PER_SEC = 25")
+    reader = SparkReader(jar, cluster.flight, master="local[2]")
+    try:
+        spark = reader.spark
+        for option, value in {"": "org.isobar.spark.IsobarCatalog", ".endpoints": ",".join(cluster.flight)}.items():
+            spark.conf.set(f"spark.sql.catalog.batch{option}", value)
+        spark.conf.set("spark.sql.catalog.batch.resourceGroup", "rg1")
+
+        def read(catalog: str) -> None:
+            assert spark.sql(f"SELECT MAX(LENGTH(a)) FROM {catalog}.d.wide").collect()[0][0] == TEXT
+
+        read("isobar")
+        free, held = (seconds(lambda: read(catalog), 3) for catalog in ("isobar", "batch"))
+        # The first one runs into debt, which the others wait for.
+        assert held > 2 * SCAN / 25 * 0.8 and free < held / 2, (free, held)
+    finally:
+        reader.close()
+        cluster.sql("ALTER RESOURCE GROUP rg1 RU_PER_SEC = 20")
+
+
 # Takes a minute, wherever it runs: every pair of rows is compared.
 SLOW = "SELECT COUNT(*) FROM d.wide a JOIN d.wide b ON CONCAT(a.a, a.id) < CONCAT(b.a, b.id)"
 
@@ -260,6 +286,15 @@ def test_a_runaway_is_killed_and_its_session_goes_on(cluster: Cluster, wide: str
     assert runaways(cluster, "KILL") == known + 1
 
 
+def test_what_a_query_computes_is_paid_for_too(cluster: Cluster, wide: str):
+    # Its rows cost a third of that; they are joined by tasks of their own.
+    with limited(cluster, "RU = 600, ACTION = KILL") as cursor:
+        cursor.execute("SET tidb_isolation_read_engines = 'tikv'")
+        with pytest.raises(pymysql.err.MySQLError) as error:
+            cursor.execute(SLOW)
+        assert error.value.args[0] == RUNAWAY
+
+
 def used(cluster: Cluster, group: str) -> int:
     return cluster.sql(f"SELECT ru FROM information_schema.resource_group_usage WHERE name = '{group}'")[0][0]
 
@@ -278,6 +313,17 @@ def test_a_runaway_is_switched_and_the_next_statement_is_not(cluster: Cluster, w
         known = used(cluster, "rg1")
         cursor.execute("SELECT MAX(LENGTH(a)) FROM d.wide WHERE id < 10000")
         wait_until("its own group pays", lambda: used(cluster, "rg1") > known)
+
+
+def test_on_columns_too_another_group_pays_for_the_rest(cluster: Cluster, wide: str):
+    with limited(cluster, "EXEC_ELAPSED = '1ms', ACTION = SWITCH_GROUP(default)") as cursor:
+        before = [used(cluster, group) for group in ("rg1", "default")]
+        cursor.execute("SET tidb_isolation_read_engines = 'tiflash'")
+        for _ in range(5):
+            cursor.execute(wide)
+            assert cursor.fetchall() == ((TEXT,),)
+        wait_until("it is known who paid", lambda: used(cluster, "default") - before[1] > 4 * SCAN)
+        assert used(cluster, "rg1") - before[0] < SCAN
 
 
 def test_a_runaway_cools_down_and_ends_well(cluster: Cluster, wide: str):
@@ -338,3 +384,22 @@ def test_queries_are_watched_by_hand_and_no_more_once_that_is_taken_back(cluster
         assert fails_with(cursor, f"QUERY WATCH ADD ACTION KILL SQL TEXT EXACT TO '{watched}'") == 1227
     with cluster.connect() as connection, connection.cursor() as cursor:
         assert fails_with(cursor, "QUERY WATCH ADD RESOURCE GROUP nothing ACTION KILL SQL DIGEST 'a'") == 8249
+
+
+def test_an_import_keeps_to_the_rate_of_its_group(cluster: Cluster, isobar: Path, tmp_path: Path):
+    rows, width, rate = 10_000, 200, 2_000
+    path = tmp_path / "rows.csv"
+    path.write_text("".join(f"{number},{'x' * width}\n" for number in range(rows)), encoding="ascii")
+    cluster.sql(
+        f"CREATE TABLE d.imported (id INT PRIMARY KEY, a CHAR({width}))",
+        f"ALTER RESOURCE GROUP rg1 RU_PER_SEC = {rate}",
+    )
+    before, cost = used(cluster, "rg1"), 3 * rows * width / 1024
+    command = [isobar, "import", "--target", f"127.0.0.1:{cluster.mysql_port}", "--database", "d", "--table", "imported"]
+    command += ["--resource-group", "rg1", path]
+    quiet = {"stdin": subprocess.DEVNULL, "capture_output": True}
+    took = seconds(lambda: subprocess.run(command, check=True, timeout=120, **quiet), 1)
+    assert took > cost / rate * 0.7, took
+    wait_until("it is known who paid", lambda: used(cluster, "rg1") - before > cost)
+    assert cluster.sql("SELECT COUNT(*) FROM d.imported") == [(rows,)]
+    cluster.sql("ALTER RESOURCE GROUP rg1 RU_PER_SEC = 20")

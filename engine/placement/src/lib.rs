@@ -6,6 +6,7 @@
 //! reads or writes a table's rows.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
+pub mod accounts;
 pub mod advisory;
 mod affinity;
 pub mod alone;

@@ -1,4 +1,5 @@
-//! What goes first where processors are busy: work that could go on lets more urgent work that could go on pass it.
+//! What goes first where processors are busy, and who pays for them: work that could go on lets more urgent work that could go
+//! on pass it, and is measured while it has its turn.
 //!
 //! The queue is the runtime's. Whoever is woken counts as ready until it is polled; whoever is polled while something more
 //! urgent is ready goes to the end of the queue instead, so often and no more: nobody starves. Without priorities nothing is
@@ -7,14 +8,21 @@
 use std::cell::Cell;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicIsize, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicIsize, AtomicU8, AtomicU64, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
 
+use futures::future::Either;
 use parking_lot::Mutex;
 use types::Priority;
 
+use crate::payer::Payer;
+use crate::units::Units;
+
 /// How often work is deferred before it goes on all the same.
 const DEFERRALS: u32 = 16;
+/// Nanoseconds of a processor that are paid for at a time, at least: who pays is looked up for that.
+const PAID_TOGETHER: u64 = 100_000;
 
 /// Work of a process that could go on and waits for a thread, by priority.
 #[derive(Debug, Default)]
@@ -34,14 +42,79 @@ impl ReadyWork {
 }
 
 thread_local! {
-    /// That of the work that this thread is in.
-    static CURRENT: Cell<u8> = const { Cell::new(Priority::Medium as u8) };
+    /// Whose work this thread is in.
+    static CURRENT: Cell<Option<Arc<Owner>>> = const { Cell::new(None) };
 }
 
 /// The priority of the work that calls this, for whoever works for it elsewhere; [`Priority::Medium`] outside of any.
 pub fn current() -> Priority {
-    let all = [Priority::Low, Priority::Medium, Priority::High];
-    all.get(usize::from(CURRENT.get())).copied().unwrap_or_default()
+    owner().map_or(Priority::Medium, |owner| owner.priority())
+}
+
+/// A future that goes by the priority of the work that calls this, whatever that will be, and is paid for with it; as it is
+/// outside of any. For tasks that work begins.
+pub fn inherited<F: Future>(work: F) -> Either<Run<F>, F> {
+    match owner() {
+        Some(owner) => Either::Left(Scheduled::of(owner).run(work)),
+        None => Either::Right(work),
+    }
+}
+
+/// A computation that is paid for with the work that calls this.
+pub fn inherited_block<T>(work: impl FnOnce() -> T) -> impl FnOnce() -> T {
+    let owner = owner();
+    move || {
+        let began = now();
+        let done = work();
+        if let Some(owner) = owner {
+            owner.spend(began.elapsed());
+        }
+        done
+    }
+}
+
+/// What a processor is used for is known by the machine's own clock: it decides nothing but what that costs.
+#[allow(clippy::disallowed_methods)]
+fn now() -> Instant {
+    Instant::now()
+}
+
+fn owner() -> Option<Arc<Owner>> {
+    let owner = CURRENT.take();
+    CURRENT.set(owner.clone());
+    owner
+}
+
+/// Whoever has futures scheduled, several at the same time if they are tasks of one.
+struct Owner {
+    all: Arc<ReadyWork>,
+    priority: AtomicU8,
+    /// Who pays for processor time, if anybody does.
+    payer: Mutex<Option<Arc<Payer>>>,
+    /// Nanoseconds of a processor that were not paid for yet.
+    spent: AtomicU64,
+}
+
+impl Owner {
+    fn priority(&self) -> Priority {
+        let all = [Priority::Low, Priority::Medium, Priority::High];
+        let index = usize::from(self.priority.load(Ordering::Relaxed));
+        all.get(index).copied().unwrap_or_default()
+    }
+
+    /// Has time of a processor paid for; little of it together with what comes next.
+    fn spend(&self, time: Duration) {
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let spent = self.spent.fetch_add(nanos, Ordering::Relaxed).saturating_add(nanos);
+        if spent < PAID_TOGETHER {
+            return;
+        }
+        let payer = self.payer.lock().clone();
+        let spent = self.spent.swap(0, Ordering::Relaxed);
+        if let Some(payer) = payer {
+            payer.charge(Units::of_processor(Duration::from_nanos(spent)));
+        }
+    }
 }
 
 /// Nothing runs.
@@ -52,32 +125,39 @@ const BUSY: u8 = 1;
 const READY: u8 = 2;
 
 /// One after another, the futures of somebody whose priority may change.
-#[derive(Debug)]
 pub struct Scheduled {
-    all: Arc<ReadyWork>,
-    priority: AtomicU8,
+    owner: Arc<Owner>,
     state: AtomicU8,
     task: Mutex<Option<Waker>>,
 }
 
 impl Scheduled {
-    /// Somebody of priority [`Priority::Medium`] among the work of a process.
+    /// Somebody of priority [`Priority::Medium`] among the work of a process, for whom nobody pays.
     pub fn new(all: Arc<ReadyWork>) -> Arc<Self> {
-        Arc::new(Scheduled {
+        Self::of(Arc::new(Owner {
             all,
             priority: AtomicU8::new(Priority::Medium as u8),
-            state: AtomicU8::new(IDLE),
-            task: Mutex::new(None),
-        })
+            payer: Mutex::new(None),
+            spent: AtomicU64::new(0),
+        }))
     }
 
-    /// From now on it has this priority; what runs, too.
+    fn of(owner: Arc<Owner>) -> Arc<Self> {
+        Arc::new(Scheduled { owner, state: AtomicU8::new(IDLE), task: Mutex::new(None) })
+    }
+
+    /// From now on it has this priority; what runs, too, and its tasks.
     pub fn set_priority(&self, priority: Priority) {
         self.set_index(priority as u8);
     }
 
     pub(crate) fn set_index(&self, priority: u8) {
-        self.priority.store(priority, Ordering::Relaxed);
+        self.owner.priority.store(priority, Ordering::Relaxed);
+    }
+
+    /// From now on this one pays for its processor time, and that of its tasks.
+    pub fn charge_to(&self, payer: Option<Arc<Payer>>) {
+        *self.owner.payer.lock() = payer;
     }
 
     /// The future, deferred while more urgent work is ready.
@@ -87,10 +167,10 @@ impl Scheduled {
 
     /// It is ready from now on, if something runs.
     fn make_ready(&self) {
-        let priority = self.priority.load(Ordering::Relaxed);
+        let priority = self.owner.priority.load(Ordering::Relaxed);
         let ready = READY + priority;
         if self.state.compare_exchange(BUSY, ready, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-            self.all.change(priority, 1);
+            self.owner.all.change(priority, 1);
         }
     }
 
@@ -98,13 +178,13 @@ impl Scheduled {
     fn enter(&self, state: u8) {
         let before = self.state.swap(state, Ordering::AcqRel);
         if let Some(priority) = before.checked_sub(READY) {
-            self.all.change(priority, -1);
+            self.owner.all.change(priority, -1);
         }
     }
 
     /// Whether it is to let others pass, which it does by coming back later.
     fn defers(&self, task: &Waker) -> bool {
-        if !self.all.is_any_before(self.priority.load(Ordering::Relaxed)) {
+        if !self.owner.all.is_any_before(self.owner.priority.load(Ordering::Relaxed)) {
             return false;
         }
         self.make_ready();
@@ -146,6 +226,9 @@ pin_project_lite::pin_project! {
     impl<F> PinnedDrop for Run<F> {
         fn drop(this: Pin<&mut Self>) {
             this.by.enter(IDLE);
+            // It holds this.
+            let woken = this.by.task.lock().take();
+            drop(woken);
         }
     }
 }
@@ -163,17 +246,17 @@ impl<F: Future> Future for Run<F> {
         }
         *this.deferred = 0;
         let waker = Waker::from(this.by.clone());
-        let outside = CURRENT.replace(this.by.priority.load(Ordering::Relaxed));
+        let (began, owner) = (now(), &this.by.owner);
+        let outside = CURRENT.replace(Some(owner.clone()));
         let polled = this.work.poll(&mut Context::from_waker(&waker));
         CURRENT.set(outside);
+        owner.spend(began.elapsed());
         polled
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicU64;
-
     use super::*;
 
     /// Pending once, and ready at once.
@@ -237,6 +320,31 @@ mod tests {
             seen.push(futures::executor::block_on(work));
         }
         assert_eq!((seen, current()), (vec![Priority::High, Priority::Low], Priority::Medium));
+    }
+
+    #[test]
+    fn tasks_of_work_go_by_its_priority_and_are_paid_for_with_it() {
+        let ledger = crate::Ledger::new(Arc::new(env::SimClock::new(0)));
+        let account = ledger.account(&types::ResourceGroup::new("g").unwrap());
+        let by = Scheduled::new(Arc::default());
+        by.set_priority(Priority::Low);
+        by.charge_to(Some(Payer::new(account.clone())));
+        let busy = || {
+            let began = now();
+            while began.elapsed() < Duration::from_millis(3) {}
+        };
+        let task = by.run(async {
+            let task = inherited(std::future::poll_fn(move |_| {
+                busy();
+                Poll::Ready(current())
+            }));
+            (task, inherited_block(busy))
+        });
+        let (task, block) = futures::executor::block_on(task);
+        assert_eq!(futures::executor::block_on(task), Priority::Low);
+        block();
+        assert!(account.used() >= Units::whole(2), "{:?}", account.used());
+        assert!(matches!(inherited(std::future::ready(())), Either::Right(_)), "outside of any");
     }
 
     #[test]

@@ -21,6 +21,7 @@ use txn::TxnClient;
 use types::{Error, NodeId, RegionKind, Table, TableId, Timestamp, key, row};
 
 use crate::commit_lease::CommitLease;
+use crate::paying::Paying;
 use crate::sort::{Entry, Merge, Run};
 
 /// Bytes of keys and rows that a new region is cut for.
@@ -230,7 +231,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Writes everything; what is there already is left alone.
+    /// Writes everything, for which a resource group pays; what is there already is left alone.
     ///
     /// # Errors
     ///
@@ -240,8 +241,11 @@ impl Cluster {
         table: &Table,
         commit_ts: Timestamp,
         runs: Arc<Vec<Run>>,
+        group: &str,
         progress: &ProgressBar,
     ) -> Result<()> {
+        let paying = Paying::begin(self.placement.clone(), group).await?;
+        let txn = self.txn.charged_to(paying.payer.clone());
         let anew = self.placement.catalog().await?.imported_anew(table.id, commit_ts);
         let (batches, queue) = mpsc::channel::<Result<Vec<Pair>>>(PARALLEL);
         let version = table.version;
@@ -251,14 +255,17 @@ impl Cluster {
                 _ = batches.blocking_send(Err(error));
             }
         });
+        let (txn, paying) = (&txn, &paying);
         let writing = ReceiverStream::new(queue).map(|batch| async move {
             let batch = batch?;
             let bytes: usize = batch.iter().map(|(key, row)| key.len() + row.len()).sum();
-            self.txn.import(table, (commit_ts, anew), batch).await?;
+            paying.admit().await?;
+            txn.import(table, (commit_ts, anew), batch).await?;
             progress.inc(bytes as u64);
             anyhow::Ok(())
         });
-        writing.buffer_unordered(PARALLEL).try_collect::<Vec<()>>().await?;
+        let writing = writing.buffer_unordered(PARALLEL).try_collect::<Vec<()>>();
+        paying.scheduled.run(writing).await?;
         // It ends before its last batch is written, or it has lost entries by ending early.
         feeder.await.context("sorted rows were not all read")
     }

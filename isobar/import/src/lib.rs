@@ -8,6 +8,7 @@
 
 mod cluster;
 mod commit_lease;
+mod paying;
 mod read;
 mod sort;
 mod source;
@@ -88,6 +89,10 @@ pub struct Args {
     /// Time zone of times for TIMESTAMP columns
     #[arg(long, default_value = "+00:00")]
     time_zone: String,
+    /// Resource group that pays for what is written [default: the user's]; with BACKGROUND = (TASK_TYPES = 'import') it
+    /// gives way to all other work
+    #[arg(long, value_name = "GROUP")]
+    resource_group: Option<String>,
     /// Memory for sorting, in MiB; what is more goes to temporary files
     #[arg(long, default_value_t = 512, value_name = "MIB", value_parser = clap::value_parser!(u32).range(16..))]
     memory: u32,
@@ -108,7 +113,8 @@ pub fn run(runtime: &Runtime, args: Args) -> Result<()> {
 async fn import(args: Args) -> Result<()> {
     let began = Instant::now();
     let inputs = inputs(&args)?;
-    let cluster = Cluster::new(row_nodes(&args).await?);
+    let (rows, group) = row_nodes_and_group(&args).await?;
+    let cluster = Cluster::new(rows);
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     let mut sessions = Vec::with_capacity(workers);
     for _ in 0..workers {
@@ -150,7 +156,7 @@ async fn import(args: Args) -> Result<()> {
     let writing = async {
         cluster.cut(&layout).await?;
         let progress = Progress::new("writing", layout.bytes);
-        cluster.write(&table, lease.ts, runs, &progress.bar).await?;
+        cluster.write(&table, lease.ts, runs, &group, &progress.bar).await?;
         drop(progress);
         cluster.finish(&table, sorted.highest).await
     };
@@ -243,8 +249,8 @@ fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Row nodes of the cluster, as the SQL node knows them, for a user whom it lets in.
-async fn row_nodes(args: &Args) -> Result<Vec<(NodeId, String)>> {
+/// Row nodes of the cluster, as the SQL node knows them, and the resource group that pays, for a user whom it lets in.
+async fn row_nodes_and_group(args: &Args) -> Result<(Vec<(NodeId, String)>, String)> {
     let Some((host, port)) = args.target.rsplit_once(':') else {
         bail!("--target is HOST:PORT, not {}", args.target);
     };
@@ -264,8 +270,13 @@ async fn row_nodes(args: &Args) -> Result<Vec<(NodeId, String)>> {
         let quoted = |name: &str| format!("`{}`", name.replace('`', "``"));
         let (database, table) = (quoted(&args.database), quoted(&args.table));
         connection.query_drop(format!("EXPLAIN INSERT INTO {database}.{table} VALUES (1)")).await?;
+        if let Some(group) = &args.resource_group {
+            connection.query_drop(format!("SET RESOURCE GROUP {}", quoted(group))).await?;
+        }
+        let group: Option<String> =
+            connection.query_first("SELECT CURRENT_RESOURCE_GROUP()").await?;
         connection.disconnect().await?;
-        anyhow::Ok(nodes)
+        anyhow::Ok((nodes, group.context("the SQL node names no resource group")?))
     };
     let answer = tokio::time::timeout(ANSWER, check).await;
     let answer = answer.with_context(|| format!("{} did not answer", args.target))?;

@@ -11,6 +11,7 @@ use futures::future::BoxFuture;
 use mpp::exec::Engine;
 use mpp::reader::Reader;
 use placement::PlacementClient;
+use placement::accounts;
 use placement::api::{Node, NodeRole};
 use raft::Groups;
 use resources::Ledger;
@@ -21,7 +22,6 @@ use tonic::transport::server::TcpIncoming;
 use types::NodeId;
 
 use crate::Common;
-use crate::accounts;
 use crate::heartbeat::{ColumnSizes, Heartbeat};
 use crate::scrub;
 use crate::users;

@@ -4,7 +4,6 @@
 //! the arguments of [`recover`], and links nothing that only tools need.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-mod accounts;
 mod addresses;
 mod backend;
 mod columnar;
@@ -75,6 +74,7 @@ async fn run_role(config: Config, shutdown: BoxFuture<'_, ()>) -> Result<()> {
         .with_context(|| format!("cannot create {}", config.data_dir.display()))?;
     let _lock = lock(&config.data_dir)?;
     let common = Common::new(config);
+    mpp::tasks::inherit();
     match common.config.role {
         Role::Row => row::run(common, shutdown).await,
         Role::Sql => sql::run(common, shutdown).await,

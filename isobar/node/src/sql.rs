@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use mpp::remote::RemoteAnalytic;
+use placement::accounts;
 use placement::api::{Node, NodeReport, NodeRole};
 use resources::Ledger;
 use sql::engine::Engine;
@@ -19,7 +20,6 @@ use wire::tls::{CertificatePaths, server_config};
 use wire::{Connections, Options, Server};
 
 use crate::Common;
-use crate::accounts;
 use crate::backend::{ServerHost, SqlBackend};
 use futures::future::BoxFuture;
 use placement::entry::Me;

@@ -44,12 +44,11 @@ impl Store {
                 self.new_children.push((machine, campaign));
                 Err(error)
             }
-            (result, machine) => {
-                if machine.is_some() {
-                    self.discard(region.clone(), machine);
-                }
+            (result, Some(machine)) => {
+                self.discard(region.clone(), Some(machine));
                 result
             }
+            (result, None) => result,
         };
         match (&result, spooled) {
             (Ok(()), Some(spooled)) => self.receive_snapshot(*spooled),

@@ -217,6 +217,7 @@ impl Session {
             }
             definition => {
                 self.commit().await?;
+                self.give_way();
                 // What a definition has begun, it ends: regions must not know less than the catalog.
                 let _held = self.interrupts.hold();
                 self.define(definition, cancel).await

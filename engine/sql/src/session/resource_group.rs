@@ -12,7 +12,7 @@ use sqlparser::ast::SetExpr;
 use syntax::hints;
 use syntax::statement::Stmt;
 use types::resource_group::{Action, DEFAULT_GROUP};
-use types::{Error, GroupOptions, Privileges, ResourceGroup};
+use types::{Error, GroupOptions, Priority, Privileges, ResourceGroup};
 use values::error::{
     SqlError, SqlResult, no_resource_group, privilege_needed, resource_group_exists,
 };
@@ -37,6 +37,8 @@ pub(super) struct GroupChoice {
     scheduled: Arc<Scheduled>,
     /// Of the last statement that could run away.
     guard: Option<Arc<Guard>>,
+    /// Whether what runs goes behind all other work.
+    gives_way: bool,
 }
 
 impl GroupChoice {
@@ -44,7 +46,8 @@ impl GroupChoice {
         let usual = Arc::new(ResourceGroup::everybodys());
         let running = usual.clone();
         let (own, set, chosen_by, payer, guard) = (None, None, None, None, None);
-        GroupChoice { own, set, usual, chosen_by, running, payer, scheduled, guard }
+        let gives_way = false;
+        GroupChoice { own, set, usual, chosen_by, running, payer, scheduled, guard, gives_way }
     }
 
     /// By what work of the session is scheduled.
@@ -93,6 +96,7 @@ impl Session {
     fn switch_to(&mut self, group: Arc<ResourceGroup>) {
         self.group.payer = self.engine.charge_to(&group);
         self.group.scheduled.set_priority(group.priority);
+        self.group.scheduled.charge_to(self.group.payer.clone());
         self.group.running = group;
     }
 
@@ -116,6 +120,17 @@ impl Session {
     pub(super) fn end_group(&mut self) {
         if !Arc::ptr_eq(&self.group.running, &self.group.usual) {
             self.switch_to(self.group.usual.clone());
+        }
+        if std::mem::take(&mut self.group.gives_way) {
+            self.group.scheduled.set_priority(self.group.usual.priority);
+        }
+    }
+
+    /// What a definition does goes behind all other work, if its group says so.
+    pub(super) fn give_way(&mut self) {
+        if self.group.running.background.iter().any(|task| task == "ddl") {
+            self.group.scheduled.set_priority(Priority::Low);
+            self.group.gives_way = true;
         }
     }
 

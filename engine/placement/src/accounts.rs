@@ -5,17 +5,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use placement::PlacementClient;
 use resources::Ledger;
 use resources::shares::PERIOD;
 use tokio::time::{sleep, timeout};
 use types::{ClusterVersion, NodeId, version};
 
+use crate::client::PlacementClient;
+
 /// How long placement has for an answer.
 const ANSWER: Duration = Duration::from_secs(2);
 
-/// Asks placement again and again, and at once when a group's rate has changed.
-pub(crate) async fn keep(
+/// Asks placement again and again, and at once when a group's rate has changed. `node` tells processes apart.
+pub async fn keep(
     ledger: Arc<Ledger>,
     placement: PlacementClient,
     node: NodeId,
@@ -49,7 +50,7 @@ pub(crate) async fn keep(
 }
 
 /// Takes in which queries are watched, again and again.
-pub(crate) async fn watch(
+pub async fn watch(
     ledger: Arc<Ledger>,
     placement: PlacementClient,
     cluster: impl Fn() -> ClusterVersion,
