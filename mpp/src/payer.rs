@@ -16,7 +16,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::prelude::SessionConfig;
 use futures::StreamExt;
 use placement::client::PlacementClient;
-use resources::{Account, Ledger, Scheduled, Units};
+use resources::{Account, Ledger, ReadyWork, Scheduled, Units};
 use tonic::codegen::http::{HeaderMap, HeaderName, HeaderValue};
 use types::resource_group::{Action, DEFAULT_GROUP};
 use types::{Priority, ResourceGroup};
@@ -33,6 +33,8 @@ pub(crate) struct Payer(Arc<Paying>);
 /// A group that pays.
 pub(crate) struct Paying {
     account: Arc<Account>,
+    priority: Priority,
+    ready: Arc<ReadyWork>,
     payer: Arc<resources::Payer>,
     turn: Option<Turn>,
 }
@@ -65,7 +67,16 @@ impl Paying {
             let at = Instant::now() + limit.exec_elapsed?;
             Some(Turn { at, other, taken: AtomicBool::new(false) })
         });
-        Paying { payer: resources::Payer::new(account.clone()), account, turn }
+        let (priority, ready) = (group.priority, ledger.ready());
+        let payer = resources::Payer::new(account.clone());
+        Paying { account, priority, ready, payer, turn }
+    }
+
+    /// Somebody who works for it.
+    fn scheduled(&self) -> Arc<Scheduled> {
+        let scheduled = Scheduled::new(self.ready.clone());
+        scheduled.set_priority(self.priority);
+        scheduled
     }
 
     /// Takes the turn if it is time for it; `by` goes by another priority then.
@@ -157,7 +168,7 @@ pub(crate) fn while_paid(
 ) -> SendableRecordBatchStream {
     let Some(payer) = payer else { return batches };
     let schema = batches.schema();
-    let by = payer.account.scheduled();
+    let by = payer.scheduled();
     let paid =
         futures::stream::unfold((batches, payer, by), |(mut batches, payer, by)| async move {
             payer.look(&by);
@@ -219,7 +230,7 @@ mod tests {
             let paying = Paying::begin(&ledger, &group, named);
             let before = ledger.account(&other).used();
             std::thread::sleep(Duration::from_millis(1));
-            paying.look(&paying.account.scheduled());
+            paying.look(&paying.scheduled());
             paying.payer.charge(Units::whole(1));
             let paid = ledger.account(&other).used().0 - before.0;
             assert_eq!(paid, Units::whole(paid_by_other).0, "{group}");

@@ -6,25 +6,17 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::time::Duration;
 
 use env::Clock;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use tokio::time::{sleep, timeout};
-use types::{Error, ResourceGroup, Result};
+use types::ResourceGroup;
 
-use crate::bucket::Bucket;
+use crate::account::Account;
 use crate::priority::{ReadyWork, Scheduled};
 use crate::shares::{Grant, Use};
 use crate::units::Units;
 use crate::watches::Watches;
-
-/// How long work waits for its group's debt.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
-/// How long it waits before it looks again, whatever the debt: rates change.
-const LOOK: Duration = Duration::from_millis(100);
 
 /// The accounts of a process.
 pub struct Ledger {
@@ -33,29 +25,6 @@ pub struct Ledger {
     ready: Arc<ReadyWork>,
     watches: Watches,
     due: Notify,
-}
-
-/// What a group uses in a process.
-pub struct Account {
-    group: String,
-    clock: Arc<dyn Clock>,
-    used: AtomicU64,
-    /// Of `used`, what placement knows of.
-    reported: AtomicU64,
-    /// Whether there is a bucket, for whoever need not look into it.
-    limited: AtomicBool,
-    paced: Mutex<Option<Paced>>,
-    /// Whoever waits, in order.
-    turn: tokio::sync::Mutex<()>,
-    waited: AtomicBool,
-    priority: AtomicU8,
-    ready: Arc<ReadyWork>,
-}
-
-struct Paced {
-    /// The group's rate.
-    limit: Units,
-    bucket: Bucket,
 }
 
 impl Ledger {
@@ -73,21 +42,9 @@ impl Ledger {
     /// The account of a group, held to what that is now.
     pub fn account(&self, group: &ResourceGroup) -> Arc<Account> {
         let mut accounts = self.accounts.lock();
-        let account = accounts.entry(group.name.clone()).or_insert_with(|| {
-            Arc::new(Account {
-                group: group.name.clone(),
-                clock: self.clock.clone(),
-                used: AtomicU64::new(0),
-                reported: AtomicU64::new(0),
-                limited: AtomicBool::new(false),
-                paced: Mutex::new(None),
-                turn: tokio::sync::Mutex::default(),
-                waited: AtomicBool::new(false),
-                priority: AtomicU8::default(),
-                ready: self.ready.clone(),
-            })
-        });
-        account.priority.store(group.priority as u8, Ordering::Relaxed);
+        let account = accounts
+            .entry(group.name.clone())
+            .or_insert_with(|| Arc::new(Account::new(group.name.clone(), self.clock.clone())));
         if account.hold_to(group.limit().map(Units::whole)) {
             self.due.notify_one();
         }
@@ -99,6 +56,11 @@ impl Ledger {
         &self.watches
     }
 
+    /// Work of the process that waits for a thread.
+    pub fn ready(&self) -> Arc<ReadyWork> {
+        self.ready.clone()
+    }
+
     /// Somebody whose work is scheduled among that of the process.
     pub fn scheduled(&self) -> Arc<Scheduled> {
         Scheduled::new(self.ready.clone())
@@ -107,7 +69,7 @@ impl Ledger {
     /// Holds each account to what its group is now: work that waits may have reason to go on, and nobody else looks.
     pub fn follow<'a>(&self, group: impl Fn(&str) -> Option<&'a ResourceGroup>) {
         for account in self.accounts.lock().values() {
-            let limit = group(&account.group).and_then(ResourceGroup::limit);
+            let limit = group(account.group()).and_then(ResourceGroup::limit);
             if account.hold_to(limit.map(Units::whole)) {
                 self.due.notify_one();
             }
@@ -130,7 +92,7 @@ impl Ledger {
         let mut accounts = self.accounts.lock();
         for of in reported {
             if let Some(account) = accounts.get(&of.group) {
-                account.reported.store(of.used, Ordering::Relaxed);
+                account.note_reported(of.used);
             }
             // A group that placement knows nothing of is gone.
             if !grants.iter().any(|grant| grant.group == of.group) {
@@ -147,108 +109,10 @@ impl Ledger {
     }
 }
 
-impl Account {
-    /// The group's name.
-    pub fn group(&self) -> &str {
-        &self.group
-    }
-
-    /// Somebody who works for the group, by its priority as it is now.
-    pub fn scheduled(&self) -> Arc<Scheduled> {
-        let scheduled = Scheduled::new(self.ready.clone());
-        scheduled.set_index(self.priority.load(Ordering::Relaxed));
-        scheduled
-    }
-
-    /// What it has used in this process.
-    pub fn used(&self) -> Units {
-        Units(self.used.load(Ordering::Relaxed))
-    }
-
-    /// Notes what work has cost. Nobody waits.
-    pub fn charge(&self, units: Units) {
-        self.used.fetch_add(units.0, Ordering::Relaxed);
-        if self.limited.load(Ordering::Acquire)
-            && let Some(paced) = &mut *self.paced.lock()
-        {
-            paced.bucket.take(units, self.clock.now());
-        }
-    }
-
-    /// Returns once the group owes nothing.
-    ///
-    /// # Errors
-    ///
-    /// `Throttled` after half a minute.
-    pub async fn admit(&self) -> Result<()> {
-        if !self.limited.load(Ordering::Acquire) {
-            return Ok(());
-        }
-        if let Ok(_turn) = self.turn.try_lock()
-            && self.owes_for().is_none()
-        {
-            return Ok(());
-        }
-        self.waited.store(true, Ordering::Relaxed);
-        let paid = async {
-            let _turn = self.turn.lock().await;
-            while let Some(wait) = self.owes_for() {
-                sleep(wait.min(LOOK)).await;
-            }
-        };
-        let paid = timeout(LONGEST_WAIT, paid).await;
-        paid.map_err(|_| Error::Throttled(self.group.clone()))
-    }
-
-    fn owes_for(&self) -> Option<Duration> {
-        self.paced.lock().as_mut()?.bucket.owes_for(self.clock.now())
-    }
-
-    /// Holds it to a group's rate; whether that is another one than before.
-    fn hold_to(&self, limit: Option<Units>) -> bool {
-        let now = self.clock.now();
-        let mut paced = self.paced.lock();
-        let known = paced.as_ref().map(|paced| paced.limit);
-        if known == limit {
-            return false;
-        }
-        match (&mut *paced, limit) {
-            (Some(paced), Some(limit)) => {
-                // Its share of the new rate is what it had of the old one, until placement says otherwise.
-                let share = u128::from(paced.bucket.rate().0) * u128::from(limit.0);
-                let share = share.checked_div(u128::from(paced.limit.0)).unwrap_or(0);
-                let share = u64::try_from(share).unwrap_or(u64::MAX).min(limit.0);
-                paced.bucket.set_rate(Units(share), now);
-                paced.limit = limit;
-            }
-            (paced, limit) => {
-                *paced = limit.map(|limit| Paced { limit, bucket: Bucket::new(limit, now) });
-            }
-        }
-        self.limited.store(limit.is_some(), Ordering::Release);
-        true
-    }
-
-    fn grant(&self, rate: Units) {
-        let now = self.clock.now();
-        if let Some(paced) = &mut *self.paced.lock() {
-            paced.bucket.set_rate(rate.min(paced.limit), now);
-        }
-    }
-
-    fn to_report(&self) -> Option<Use> {
-        let used = self.used.load(Ordering::Relaxed);
-        let held = self.paced.lock().as_ref().map(|paced| paced.bucket.rate().0);
-        if held.is_none() && used == self.reported.load(Ordering::Relaxed) {
-            return None;
-        }
-        let waited = self.waited.swap(false, Ordering::Relaxed);
-        Some(Use { group: self.group.clone(), used, waited, held: held.unwrap_or(0) })
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use env::SimClock;
     use futures::FutureExt;
 

@@ -5,6 +5,7 @@
 //! Nothing here does I/O or knows a statement. Costs are noted when they are known, so a payer may run into debt; it waits
 //! before its next work, and never in the middle of what others wait for.
 
+pub mod account;
 pub mod bucket;
 pub mod ledger;
 pub mod payer;
@@ -13,8 +14,9 @@ pub mod shares;
 pub mod units;
 pub mod watches;
 
+pub use account::Account;
 pub use bucket::Bucket;
-pub use ledger::{Account, Ledger};
+pub use ledger::Ledger;
 pub use payer::Payer;
 pub use priority::{ReadyWork, Scheduled};
 pub use shares::{Grant, Shares, Use};

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::RwLock;
 use types::Result;
 
-use crate::ledger::Account;
+use crate::account::Account;
 use crate::units::Units;
 
 /// Pays by the account that it has at the time.

@@ -148,11 +148,7 @@ impl Scheduled {
 
     /// From now on it has this priority; what runs, too, and its tasks.
     pub fn set_priority(&self, priority: Priority) {
-        self.set_index(priority as u8);
-    }
-
-    pub(crate) fn set_index(&self, priority: u8) {
-        self.owner.priority.store(priority, Ordering::Relaxed);
+        self.owner.priority.store(priority as u8, Ordering::Relaxed);
     }
 
     /// From now on this one pays for its processor time, and that of its tasks.
