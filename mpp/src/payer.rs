@@ -79,20 +79,27 @@ impl Paying {
         scheduled
     }
 
-    /// Takes the turn if it is time for it; `by` goes by another priority then.
+    /// Notes what was read: it is paid for by whoever pays now.
+    fn charge(&self, units: Units) {
+        self.turn();
+        self.payer.charge(units);
+    }
+
+    /// Whether it has taken long: from then on another one pays, if one is to.
+    fn turn(&self) -> Option<&Turn> {
+        let turn = self.turn.as_ref().filter(|turn| turn.at <= Instant::now())?;
+        if !turn.taken.swap(true, Ordering::Relaxed)
+            && let Some((_, account)) = &turn.other
+        {
+            self.payer.switch_to(account.clone());
+        }
+        Some(turn)
+    }
+
+    /// Has `by` go by its priority as it is now.
     fn look(&self, by: &Scheduled) {
-        let Some(turn) = self.turn.as_ref().filter(|turn| turn.at <= Instant::now()) else {
-            return;
-        };
-        let first = !turn.taken.swap(true, Ordering::Relaxed);
-        match &turn.other {
-            Some((priority, account)) => {
-                by.set_priority(*priority);
-                if first {
-                    self.payer.switch_to(account.clone());
-                }
-            }
-            None => by.set_priority(Priority::Low),
+        if let Some(turn) = self.turn() {
+            by.set_priority(turn.other.as_ref().map_or(Priority::Low, |(priority, _)| *priority));
         }
     }
 }
@@ -151,7 +158,7 @@ pub(crate) fn read<E>(
     if let Some(Ok(batch)) = &batch {
         units += Units::of_bytes(bytes_of(batch));
     }
-    payer.payer.charge(units);
+    payer.charge(units);
     batch
 }
 
@@ -231,7 +238,7 @@ mod tests {
             let before = ledger.account(&other).used();
             std::thread::sleep(Duration::from_millis(1));
             paying.look(&paying.scheduled());
-            paying.payer.charge(Units::whole(1));
+            paying.charge(Units::whole(1));
             let paid = ledger.account(&other).used().0 - before.0;
             assert_eq!(paid, Units::whole(paid_by_other).0, "{group}");
         }

