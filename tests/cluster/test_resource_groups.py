@@ -316,18 +316,6 @@ def test_a_runaway_is_switched_and_the_next_statement_is_not(cluster: Cluster, w
         wait_until("its own group pays", lambda: used(cluster, "rg1") > known)
 
 
-def test_on_columns_too_another_group_pays_for_the_rest(cluster: Cluster, wide: str):
-    with limited(cluster, "EXEC_ELAPSED = '1ms', ACTION = SWITCH_GROUP(default)") as cursor:
-        before = [used(cluster, group) for group in ("rg1", "default")]
-        cursor.execute("SET tidb_isolation_read_engines = 'tiflash'")
-        for _ in range(5):
-            cursor.execute(wide)
-            assert cursor.fetchall() == ((TEXT,),)
-        wait_until("it is known who paid", lambda: used(cluster, "default") - before[1] > 4 * SCAN)
-        # What was read in the first millisecond is its own.
-        assert used(cluster, "rg1") - before[0] < 2.5 * SCAN
-
-
 def test_a_runaway_cools_down_and_ends_well(cluster: Cluster, wide: str):
     with limited(cluster, "EXEC_ELAPSED = '10ms', ACTION = COOLDOWN") as cursor:
         cursor.execute("SET tidb_isolation_read_engines = 'tikv'")
