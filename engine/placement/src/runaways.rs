@@ -1,4 +1,4 @@
-//! Watched queries and the last runaways: what SQL nodes tell one another of them.
+//! Watched queries and the last runaways: what SQL nodes share of them.
 //!
 //! Bounded, as all of placement's state is written whole.
 

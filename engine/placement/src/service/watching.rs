@@ -1,4 +1,4 @@
-//! Watched queries and runaways: asked for and told by SQL nodes.
+//! Watched queries and runaways: what SQL nodes set, report and read of them.
 //!
 //! What is read is not confirmed by a quorum: a watch that is seen a moment late was set a moment late.
 
