@@ -8,7 +8,8 @@ use std::time::Duration;
 use resources::Ledger;
 use resources::shares::PERIOD;
 use tokio::time::{sleep, timeout};
-use types::{ClusterVersion, NodeId, version};
+use types::query_watch::{QueryWatch, Runaway};
+use types::{ClusterVersion, NodeId, Result, version};
 
 use crate::client::PlacementClient;
 
@@ -49,7 +50,24 @@ pub async fn keep(
     }
 }
 
-/// Takes in which queries are watched, again and again.
+async fn report(
+    placement: &PlacementClient,
+    met: Vec<Runaway>,
+    watches: Vec<QueryWatch>,
+) -> Result<()> {
+    if !met.is_empty() {
+        placement.note_runaways(met).await?;
+    }
+    for watch in watches {
+        // One that is refused, as too long a text is, keeps none of the others from being watched.
+        if let Err(error) = placement.watch(watch).await {
+            tracing::warn!(%error, "what is like a runaway query is watched by this node alone");
+        }
+    }
+    Ok(())
+}
+
+/// Reports runaways, and takes in which queries are watched, again and again.
 pub async fn watch(
     ledger: Arc<Ledger>,
     placement: PlacementClient,
@@ -60,6 +78,11 @@ pub async fn watch(
         // An older leader of placement would not know what it is asked.
         if cluster() < version::QUERY_WATCHES {
             continue;
+        }
+        let (met, watches) = ledger.watches().take_met();
+        let reported = timeout(ANSWER, report(&placement, met, watches)).await;
+        if !matches!(reported, Ok(Ok(()))) {
+            tracing::warn!("placement does not know of some runaway queries: they are in this log");
         }
         match timeout(ANSWER, placement.watches(ledger.watches().version())).await {
             Ok(Ok(Some((version, watches)))) => ledger.watches().take(version, watches),

@@ -16,7 +16,7 @@ use information_schema::Source;
 use placement::api::Catalog;
 use resources::{Account, Ledger, Payer, Scheduled};
 use storage::Storage;
-use types::query_watch::QueryWatch;
+use types::query_watch::{QueryWatch, Runaway};
 use types::{NodeId, ResourceGroup};
 
 /// Bytes that all queries of a process may hold for sorts, joins and groups.
@@ -112,6 +112,13 @@ impl Engine {
     pub(crate) fn add_watch(&self, watch: QueryWatch) {
         if let Some(ledger) = &self.ledger {
             ledger.watches().add(watch);
+        }
+    }
+
+    /// Has a runaway reported, and what is like it watched.
+    pub(crate) fn note_runaway(&self, runaway: Runaway, watch: Option<QueryWatch>) {
+        if let Some(ledger) = &self.ledger {
+            ledger.watches().note(runaway, watch);
         }
     }
 

@@ -490,10 +490,6 @@ impl Storage for ClusterStorage {
         Ok(watches.map(|(_, watches)| watches).unwrap_or_default())
     }
 
-    async fn note_runaways(&self, met: Vec<Runaway>) -> Result<()> {
-        self.placement.note_runaways(met).await
-    }
-
     async fn runaways(&self) -> Result<Vec<Runaway>> {
         self.placement.runaways().await
     }

@@ -228,11 +228,6 @@ pub trait Storage: Send + Sync + 'static {
         Ok(Vec::new())
     }
 
-    /// Keeps runaways that were met.
-    async fn note_runaways(&self, _met: Vec<Runaway>) -> Result<()> {
-        Ok(())
-    }
-
     /// The last runaways, oldest first.
     async fn runaways(&self) -> Result<Vec<Runaway>> {
         Ok(Vec::new())

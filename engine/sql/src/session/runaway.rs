@@ -14,7 +14,7 @@ use futures::StreamExt;
 use resources::{Account, Payer, Scheduled, Units};
 use syntax::digest::digest;
 use syntax::statement::WatchOrder;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until};
 use types::query_watch::{QueryWatch, Runaway};
 use types::resource_group::{Action, Likeness, QueryLimit};
 use types::{Priority, ResourceGroup};
@@ -27,8 +27,6 @@ use crate::engine::Engine;
 
 /// Pause between two looks at what a statement has used.
 const LOOK: Duration = Duration::from_millis(50);
-/// How long placement has to keep a runaway in mind.
-const NOTED: Duration = Duration::from_secs(10);
 
 /// What is known of a statement that may run away.
 pub(super) struct Guard {
@@ -221,7 +219,7 @@ impl Guard {
         Ok(())
     }
 
-    /// Has placement keep it in mind, and watch what is like it. Nobody waits for that.
+    /// Has placement know of it, and what is like it watched. Nobody waits for that.
     fn note(&self, watched: bool) {
         let Some(text) = self.engine.statement_of(self.connection) else { return };
         let (at_ms, digest) =
@@ -240,29 +238,10 @@ impl Guard {
             until_ms: watch.lasts.map(|lasts| at_ms + lasts.as_millis() as u64),
             source: self.engine.node.to_string(),
         });
-        if let Some(watch) = &watch {
-            self.engine.add_watch(watch.clone());
-        }
         let text =
             text.get(..text.floor_char_boundary(Runaway::LONGEST)).unwrap_or(&text).to_owned();
         let met = Runaway { at_ms, group, watched, action, text, digest, node: self.engine.node };
-        let storage = self.engine.storage().clone();
-        let noting = timeout(NOTED, async move {
-            storage.note_runaways(vec![met]).await?;
-            match watch {
-                Some(watch) => storage.watch(watch).await.map(drop),
-                None => Ok(()),
-            }
-        });
-        tokio::spawn(async move {
-            match noting.await {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::warn!(%error, "a runaway query was not noted"),
-                Err(_) => {
-                    tracing::warn!("a runaway query was not noted: placement has not answered")
-                }
-            }
-        });
+        self.engine.note_runaway(met, watch);
     }
 }
 
