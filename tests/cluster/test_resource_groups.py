@@ -347,8 +347,13 @@ def test_what_is_like_a_runaway_is_ended_before_it_begins_on_every_node(cluster:
         # Who is of another group is not meant.
         with session(cluster, "usr2") as connection, connection.cursor() as other:
             other.execute("SELECT COUNT(*) FROM d.t")
-    kept = cluster.sql("SELECT resource_group_name, match_type, action, original_sql FROM mysql.tidb_runaway_queries")
-    assert ("rg1", "identify", "KILL", SLOW) in kept and ("rg1", "watch", "KILL", SLOW) in kept
+
+    def kept(how: str) -> bool:
+        shown = "SELECT resource_group_name, match_type, action, original_sql FROM mysql.tidb_runaway_queries"
+        return ("rg1", how, "KILL", SLOW) in cluster.sql(shown)
+
+    for how in ("identify", "watch"):
+        wait_until(f"it is kept by {how}", lambda how=how: kept(how))
     for number, _, _ in watches(cluster):
         cluster.sql(f"QUERY WATCH REMOVE {number}")
     assert watches(cluster) == []

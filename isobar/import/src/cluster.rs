@@ -255,17 +255,18 @@ impl Cluster {
                 _ = batches.blocking_send(Err(error));
             }
         });
-        let (txn, paying) = (&txn, &paying);
+        let (txn, pays) = (&txn, &paying);
         let writing = ReceiverStream::new(queue).map(|batch| async move {
             let batch = batch?;
             let bytes: usize = batch.iter().map(|(key, row)| key.len() + row.len()).sum();
-            paying.admit().await?;
+            pays.admit().await?;
             txn.import(table, (commit_ts, anew), batch).await?;
             progress.inc(bytes as u64);
             anyhow::Ok(())
         });
         let writing = writing.buffer_unordered(PARALLEL).try_collect::<Vec<()>>();
         paying.scheduled.run(writing).await?;
+        paying.end().await;
         // It ends before its last batch is written, or it has lost entries by ending early.
         feeder.await.context("sorted rows were not all read")
     }

@@ -3,15 +3,19 @@
 //! An import has time: it waits for as long as its group owes something, where a statement would end with an error.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use placement::{PlacementClient, accounts};
 use resources::{Ledger, Payer, Scheduled};
 use tokio::task::JoinHandle;
-use types::{Error, Priority, version};
+use tokio::time::timeout;
+use types::{Error, NodeId, Priority, version};
 
 /// What an import is among the kinds of background work.
 const TASK: &str = "import";
+/// How long placement has for an answer.
+const ANSWER: Duration = Duration::from_secs(2);
 
 /// A group that pays for an import.
 pub struct Paying {
@@ -19,6 +23,9 @@ pub struct Paying {
     pub payer: Arc<Payer>,
     /// By whose priority they are made.
     pub scheduled: Arc<Scheduled>,
+    ledger: Arc<Ledger>,
+    placement: PlacementClient,
+    number: NodeId,
     accounting: JoinHandle<()>,
 }
 
@@ -39,8 +46,18 @@ impl Paying {
         // No node has such a number.
         let number = env::Random::from_os().u64() | 1 << 63;
         // What this process knows of the cluster's version is none; a leader that cannot read what it is asked says so.
-        let keeping = accounts::keep(ledger, placement, number, || version::CURRENT);
-        Ok(Paying { payer, scheduled, accounting: tokio::spawn(keeping) })
+        let keeping =
+            accounts::keep(ledger.clone(), placement.clone(), number, || version::CURRENT);
+        let accounting = tokio::spawn(keeping);
+        Ok(Paying { payer, scheduled, ledger, placement, number, accounting })
+    }
+
+    /// Has placement know of the last of what was used; an import that has written everything does not fail by that.
+    pub async fn end(self) {
+        let reported = self.placement.shares(self.number, self.ledger.uses());
+        if !matches!(timeout(ANSWER, reported).await, Ok(Ok(_))) {
+            tracing::warn!("placement does not know all that the import has used");
+        }
     }
 
     /// Returns once the group owes nothing.
