@@ -10,6 +10,7 @@ pub mod bucket;
 pub mod ledger;
 pub mod payer;
 pub mod priority;
+mod processor;
 pub mod shares;
 pub mod units;
 pub mod watches;

@@ -10,13 +10,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicIsize, AtomicU8, AtomicU64, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures::future::Either;
 use parking_lot::Mutex;
 use types::Priority;
 
 use crate::payer::Payer;
+use crate::processor::Timed;
 use crate::units::Units;
 
 /// How often work is deferred before it goes on all the same.
@@ -64,19 +65,13 @@ pub fn inherited<F: Future>(work: F) -> Either<Run<F>, F> {
 pub fn inherited_block<T>(work: impl FnOnce() -> T) -> impl FnOnce() -> T {
     let owner = owner();
     move || {
-        let began = now();
+        let timed = Timed::begin();
         let done = work();
         if let Some(owner) = owner {
-            owner.spend(began.elapsed());
+            owner.spend(timed.end());
         }
         done
     }
-}
-
-/// What a processor is used for is known by the machine's own clock: it decides nothing but what that costs.
-#[allow(clippy::disallowed_methods)]
-fn now() -> Instant {
-    Instant::now()
 }
 
 fn owner() -> Option<Arc<Owner>> {
@@ -242,11 +237,11 @@ impl<F: Future> Future for Run<F> {
         }
         *this.deferred = 0;
         let waker = Waker::from(this.by.clone());
-        let (began, owner) = (now(), &this.by.owner);
+        let (timed, owner) = (Timed::begin(), &this.by.owner);
         let outside = CURRENT.replace(Some(owner.clone()));
         let polled = this.work.poll(&mut Context::from_waker(&waker));
         CURRENT.set(outside);
-        owner.spend(began.elapsed());
+        owner.spend(timed.end());
         polled
     }
 }
@@ -326,8 +321,8 @@ mod tests {
         by.set_priority(Priority::Low);
         by.charge_to(Some(Payer::new(account.clone())));
         let busy = || {
-            let began = now();
-            while began.elapsed() < Duration::from_millis(3) {}
+            let began = crate::processor::thread_time();
+            while crate::processor::thread_time() - began < Duration::from_millis(3) {}
         };
         let task = by.run(async {
             let task = inherited(std::future::poll_fn(move |_| {

@@ -40,16 +40,7 @@ impl Backend for SqlBackend {
         user: &str,
         host: IpAddr,
     ) -> Result<Option<StoredPassword>, SqlError> {
-        let find = async {
-            // A fresh timestamp shows whether the catalog, and so a password, has changed.
-            self.placement.timestamp().await?;
-            let catalog = self.placement.catalog().await?;
-            catalog
-                .account(user, host)
-                .map(|account| users::decode(&account.credentials))
-                .transpose()
-        };
-        find.await.map_err(SqlError::from)
+        users::stored_password(&self.placement, user, host).await.map_err(SqlError::from)
     }
 
     async fn open_session(&self, info: ConnectionInfo) -> Result<Box<dyn Session>, SqlError> {

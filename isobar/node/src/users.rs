@@ -2,6 +2,7 @@
 //!
 //! Passwords are checked against stored digests and never kept or logged.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use futures::FutureExt;
@@ -28,18 +29,25 @@ pub fn decode(bytes: &[u8]) -> Result<StoredPassword> {
         .map_err(|error| Error::Corrupt(format!("stored credentials are unreadable: {error}")))
 }
 
+/// What a user's password is checked against, at an address; `None` if there is no such user. Every change that was
+/// acknowledged before is seen: a fresh timestamp shows whether the catalog, and so a password, has changed.
+pub async fn stored_password(
+    placement: &PlacementClient,
+    user: &str,
+    host: IpAddr,
+) -> Result<Option<StoredPassword>> {
+    placement.timestamp().await?;
+    let catalog = placement.catalog().await?;
+    catalog.account(user, host).map(|account| decode(&account.credentials)).transpose()
+}
+
 /// How the Flight server checks a password.
 pub fn password_check(placement: PlacementClient) -> PasswordCheck {
     Arc::new(move |user, password, host| {
         let placement = placement.clone();
         async move {
-            let catalog = placement.catalog().await?;
-            let known = catalog
-                .account(&user, host)
-                .map(|account| decode(&account.credentials))
-                .transpose()?
-                .is_some_and(|stored| stored.verify_plaintext(password.as_bytes()));
-            if known {
+            let stored = stored_password(&placement, &user, host).await?;
+            if stored.is_some_and(|stored| stored.verify_plaintext(password.as_bytes())) {
                 return Ok(());
             }
             Err(MppError::new(
