@@ -139,7 +139,7 @@ impl Engine {
     /// `Unavailable` if there are no threads for queries.
     pub fn worker_routes(&self) -> types::Result<Routes> {
         let worker = Guarded(self.worker.clone().into_worker_server());
-        Ok(Routes::new(OnQueryThreads::new(worker, threads::handle()?)))
+        Ok(Routes::new(OnQueryThreads::new(worker, threads::handle()?, self.payers.clone())))
     }
 
     /// The cluster's version, as far as this node knows.
@@ -271,7 +271,7 @@ impl Engine {
         let avoid = self.nodes_to_avoid(&context.avoid, again).await;
         let Prepared { plan, context, schema, tables } =
             self.prepare((query, context), ts, &avoid, again, payer).await?;
-        let first = first_batch(threads::run(plan, context.task_ctx())?);
+        let first = first_batch(payer.work().begin(|| threads::run(plan, context.task_ctx()))?);
         let without = |silent: &BTreeSet<NodeId>| tables.can_do_without(silent);
         let mut answer = self.while_answered(tables.used(), without, first).await?;
         answer.schema = schema.clone();
@@ -312,7 +312,8 @@ impl Engine {
         if !analyze {
             return Ok(lines(&display_plan_ascii(plan.as_ref(), false)));
         }
-        let mut rows = threads::run(plan.clone(), context.task_ctx())?;
+        let run = || threads::run(plan.clone(), context.task_ctx());
+        let mut rows = payer.work().begin(run)?;
         while rows.try_next().await?.is_some() {}
         if plan.downcast_ref::<DistributedExec>().is_none() {
             return Ok(lines(&display_plan_ascii(plan.as_ref(), true)));

@@ -192,7 +192,7 @@ impl Engine {
         let without = |silent: &BTreeSet<NodeId>| {
             replicas.iter().all(|held| held.iter().any(|node| !silent.contains(node)))
         };
-        let first = first_batch(threads::run(plan, tasks)?);
+        let first = first_batch(payer.work().begin(|| threads::run(plan, tasks))?);
         let mut answer = self.while_answered(needed, without, first).await?;
         let schema = scan_schema(&table, &wanted)?;
         let renamed = schema.clone();

@@ -1,11 +1,10 @@
 //! Who pays for what a query reads on this node: the account of the resource group that its ticket names, until the group's
 //! QUERY_LIMIT has another group pay for the rest, or has that go behind all other work. What is ended is ended by who asks.
 //!
-//! Scans pay for the bytes that they read and for the processor time that takes them, and wait while their group is in
-//! debt: so does the query above them. What joins, groups and sends rows is not counted here.
+//! Everything that a query computes here is paid for, and scans pay for the bytes that they read. They wait while their
+//! group is in debt: so does the query above them, which never waits holding what others wait for.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use arrow::array::{Array, ArrayRef};
@@ -16,10 +15,10 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::prelude::SessionConfig;
 use futures::StreamExt;
 use placement::client::PlacementClient;
-use resources::{Account, Ledger, ReadyWork, Scheduled, Units};
+use resources::{Account, Ledger, Scheduled, Units};
 use tonic::codegen::http::{HeaderMap, HeaderName, HeaderValue};
+use types::ResourceGroup;
 use types::resource_group::{Action, DEFAULT_GROUP};
-use types::{Priority, ResourceGroup};
 
 use crate::error::MppError;
 
@@ -33,18 +32,8 @@ pub(crate) struct Payer(Arc<Paying>);
 /// A group that pays.
 pub(crate) struct Paying {
     account: Arc<Account>,
-    priority: Priority,
-    ready: Arc<ReadyWork>,
     payer: Arc<resources::Payer>,
-    turn: Option<Turn>,
-}
-
-/// What becomes of a query that takes long.
-struct Turn {
-    at: Instant,
-    /// Who pays for the rest, and its priority; without, the rest goes behind all others.
-    other: Option<(Priority, Arc<Account>)>,
-    taken: AtomicBool,
+    work: Arc<Scheduled>,
 }
 
 impl Paying {
@@ -55,52 +44,25 @@ impl Paying {
         named: impl Fn(&str) -> Option<&'a ResourceGroup>,
     ) -> Self {
         let account = ledger.account(group);
-        let turn = group.query_limit.as_ref().and_then(|limit| {
-            let other = match &limit.action {
-                Action::Cooldown => None,
-                Action::Switch(name) => {
-                    let other = named(name)?;
-                    Some((other.priority, ledger.account(other)))
-                }
-                Action::DryRun | Action::Kill => return None,
-            };
-            let at = Instant::now() + limit.exec_elapsed?;
-            Some(Turn { at, other, taken: AtomicBool::new(false) })
-        });
-        let (priority, ready) = (group.priority, ledger.ready());
         let payer = resources::Payer::new(account.clone());
-        Paying { account, priority, ready, payer, turn }
-    }
-
-    /// Somebody who works for it.
-    fn scheduled(&self) -> Arc<Scheduled> {
-        let scheduled = Scheduled::new(self.ready.clone());
-        scheduled.set_priority(self.priority);
-        scheduled
-    }
-
-    /// Notes what was read: it is paid for by whoever pays now.
-    fn charge(&self, units: Units) {
-        self.turn();
-        self.payer.charge(units);
-    }
-
-    /// Whether it has taken long: from then on another one pays, if one is to.
-    fn turn(&self) -> Option<&Turn> {
-        let turn = self.turn.as_ref().filter(|turn| turn.at <= Instant::now())?;
-        if !turn.taken.swap(true, Ordering::Relaxed)
-            && let Some((_, account)) = &turn.other
+        let work = ledger.scheduled();
+        work.set_priority(group.priority);
+        work.charge_to(Some(payer.clone()));
+        if let Some(limit) = &group.query_limit
+            && let Some(elapsed) = limit.exec_elapsed
         {
-            self.payer.switch_to(account.clone());
+            let at = Instant::now() + elapsed;
+            match &limit.action {
+                Action::Cooldown => work.turn_at(at, None),
+                Action::Switch(name) => {
+                    if let Some(other) = named(name) {
+                        work.turn_at(at, Some((other.priority, ledger.account(other))));
+                    }
+                }
+                Action::DryRun | Action::Kill => {}
+            }
         }
-        Some(turn)
-    }
-
-    /// Has `by` go by its priority as it is now.
-    fn look(&self, by: &Scheduled) {
-        if let Some(turn) = self.turn() {
-            by.set_priority(turn.other.as_ref().map_or(Priority::Low, |(priority, _)| *priority));
-        }
+        Paying { account, payer, work }
     }
 }
 
@@ -108,6 +70,11 @@ impl Payer {
     /// Who pays for what a session reads; nobody for what the system reads.
     pub fn of(config: &SessionConfig) -> Option<Arc<Paying>> {
         config.get_extension::<Payer>().map(|payer| payer.0.clone())
+    }
+
+    /// The work that it pays for, which goes by its group's priority.
+    pub fn work(&self) -> &Arc<Scheduled> {
+        &self.0.work
     }
 
     /// Names its group to the workers of a query. A name that no header can hold stays here: the default group pays there.
@@ -152,13 +119,10 @@ pub(crate) fn read<E>(
     payer: Option<&Paying>,
 ) -> Option<std::result::Result<RecordBatch, E>> {
     let Some(payer) = payer else { return batches.next() };
-    let began = Instant::now();
-    let batch = batches.next();
-    let mut units = Units::of_processor(began.elapsed());
+    let batch = payer.work.compute(|| batches.next());
     if let Some(Ok(batch)) = &batch {
-        units += Units::of_bytes(bytes_of(batch));
+        payer.work.charge(Units::of_bytes(bytes_of(batch)));
     }
-    payer.charge(units);
     batch
 }
 
@@ -168,23 +132,20 @@ fn bytes_of(batch: &RecordBatch) -> usize {
     batch.columns().iter().map(own).sum()
 }
 
-/// Batches that are asked for only while their payer owes nothing, and by its priority.
+/// Batches that are asked for only while their payer owes nothing.
 pub(crate) fn while_paid(
     batches: SendableRecordBatchStream,
     payer: Option<Arc<Paying>>,
 ) -> SendableRecordBatchStream {
     let Some(payer) = payer else { return batches };
     let schema = batches.schema();
-    let by = payer.scheduled();
-    let paid =
-        futures::stream::unfold((batches, payer, by), |(mut batches, payer, by)| async move {
-            payer.look(&by);
-            let next: Option<Result<RecordBatch>> = match payer.payer.admit().await {
-                Ok(()) => by.run(batches.next()).await,
-                Err(error) => Some(Err(MppError::from(error).into())),
-            };
-            next.map(|batch| (batch, (batches, payer, by)))
-        });
+    let paid = futures::stream::unfold((batches, payer), |(mut batches, payer)| async move {
+        let next: Option<Result<RecordBatch>> = match payer.payer.admit().await {
+            Ok(()) => batches.next().await,
+            Err(error) => Some(Err(MppError::from(error).into())),
+        };
+        next.map(|batch| (batch, (batches, payer)))
+    });
     Box::pin(RecordBatchStreamAdapter::new(schema, paid))
 }
 
@@ -237,8 +198,7 @@ mod tests {
             let paying = Paying::begin(&ledger, &group, named);
             let before = ledger.account(&other).used();
             std::thread::sleep(Duration::from_millis(1));
-            paying.look(&paying.scheduled());
-            paying.charge(Units::whole(1));
+            paying.work.charge(Units::whole(1));
             let paid = ledger.account(&other).used().0 - before.0;
             assert_eq!(paid, Units::whole(paid_by_other).0, "{group}");
         }

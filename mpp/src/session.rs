@@ -149,7 +149,12 @@ pub(crate) fn worker(
             let mut config = query.builder.config().take().unwrap_or_default();
             config.set_extension(reader);
             config.set_extension(Arc::new(life));
-            config.set_extension(Arc::new(payers.of_headers(&query.headers).await));
+            let payer = payers.of_headers(&query.headers).await;
+            // This task asks others of the query in its turn.
+            let mut named = headers();
+            payer.name_in(&mut named);
+            config.set_distributed_passthrough_headers(named)?;
+            config.set_extension(Arc::new(payer));
             *state.config_mut() = config.with_batch_size(BATCH_ROWS);
             Ok(state
                 .with_distributed_user_codec(ScanCodec)

@@ -1,7 +1,7 @@
 //! The worker as a service whose tasks run on the query threads.
 //!
 //! The internal port is served by the threads that also answer Raft and heartbeats; a task that
-//! computed there would make its node look dead.
+//! computed there would make its node look dead. What they compute is paid for by the group that the call names.
 
 use std::convert::Infallible;
 use std::task::{Context, Poll};
@@ -17,6 +17,7 @@ use tonic::codegen::http::{Request, Response};
 use tonic::server::NamedService;
 
 use crate::life::Life;
+use crate::payer::Payers;
 
 /// Runs each call of a service, and all tasks that the call starts, on other threads. What a call
 /// brings lives as long as its request is open.
@@ -24,11 +25,12 @@ use crate::life::Life;
 pub(crate) struct OnQueryThreads<S> {
     inner: S,
     threads: Handle,
+    payers: Payers,
 }
 
 impl<S> OnQueryThreads<S> {
-    pub fn new(inner: S, threads: Handle) -> Self {
-        OnQueryThreads { inner, threads }
+    pub fn new(inner: S, threads: Handle, payers: Payers) -> Self {
+        OnQueryThreads { inner, threads, payers }
     }
 }
 
@@ -52,7 +54,12 @@ where
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let life = Life::default();
         let request = request.map(|body| life.tied_to(body));
+        let (headers, payers) = (request.headers().clone(), self.payers.clone());
         let call = life.scope(self.inner.call(request));
+        let call = async move {
+            let payer = payers.of_headers(&headers).await;
+            payer.work().run(call).await
+        };
         let call = AbortOnDropHandle::new(self.threads.spawn(call));
         let answer = |ended: Result<_, tokio::task::JoinError>| {
             // The service has its own error for a panic: it was cut off.

@@ -8,6 +8,7 @@ pub mod clock;
 pub mod disk;
 pub mod frame;
 mod priority;
+pub mod processor;
 pub mod random;
 pub mod real_disk;
 pub mod seeds;

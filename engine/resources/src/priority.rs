@@ -10,12 +10,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicIsize, AtomicU8, AtomicU64, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::future::Either;
 use parking_lot::Mutex;
 use types::Priority;
 
+use crate::account::Account;
 use crate::payer::Payer;
 use crate::processor::Timed;
 use crate::units::Units;
@@ -74,6 +75,13 @@ pub fn inherited_block<T>(work: impl FnOnce() -> T) -> impl FnOnce() -> T {
     }
 }
 
+/// Has the work that calls this pay for time of a processor that was used for it elsewhere.
+pub fn spend(time: Duration) {
+    if let Some(owner) = owner() {
+        owner.spend(time);
+    }
+}
+
 fn owner() -> Option<Arc<Owner>> {
     let owner = CURRENT.take();
     CURRENT.set(owner.clone());
@@ -86,8 +94,16 @@ struct Owner {
     priority: AtomicU8,
     /// Who pays for processor time, if anybody does.
     payer: Mutex<Option<Arc<Payer>>>,
+    turn: Mutex<Option<Turn>>,
     /// Nanoseconds of a processor that were not paid for yet.
     spent: AtomicU64,
+}
+
+/// What becomes of work that takes long.
+struct Turn {
+    at: Instant,
+    /// Who pays for the rest, and its priority; without, the rest goes behind all others.
+    other: Option<(Priority, Arc<Account>)>,
 }
 
 impl Owner {
@@ -105,9 +121,23 @@ impl Owner {
             return;
         }
         let payer = self.payer.lock().clone();
-        let spent = self.spent.swap(0, Ordering::Relaxed);
+        // Where nobody pays, it is kept for whoever asks what was spent.
         if let Some(payer) = payer {
+            self.turn(&payer);
+            let spent = self.spent.swap(0, Ordering::Relaxed);
             payer.charge(Units::of_processor(Duration::from_nanos(spent)));
+        }
+    }
+
+    /// Has another one pay for the rest, or has that go behind all others, once it is time.
+    #[allow(clippy::disallowed_methods)] // as who pays for what is decided by nothing that is replayed
+    fn turn(&self, payer: &Payer) {
+        let turn = self.turn.lock().take_if(|turn| turn.at <= Instant::now());
+        let Some(Turn { other, .. }) = turn else { return };
+        let priority = other.as_ref().map_or(Priority::Low, |(priority, _)| *priority);
+        self.priority.store(priority as u8, Ordering::Relaxed);
+        if let Some((_, account)) = other {
+            payer.switch_to(account);
         }
     }
 }
@@ -133,6 +163,7 @@ impl Scheduled {
             all,
             priority: AtomicU8::new(Priority::Medium as u8),
             payer: Mutex::new(None),
+            turn: Mutex::new(None),
             spent: AtomicU64::new(0),
         }))
     }
@@ -148,7 +179,47 @@ impl Scheduled {
 
     /// From now on this one pays for its processor time, and that of its tasks.
     pub fn charge_to(&self, payer: Option<Arc<Payer>>) {
-        *self.owner.payer.lock() = payer;
+        let before = std::mem::replace(&mut *self.owner.payer.lock(), payer);
+        if before.is_none() {
+            // Nobody was to pay for that.
+            self.take_spent();
+        }
+    }
+
+    /// From this time on another account pays, and it has that one's priority; or, without one, it goes behind all others.
+    /// Noticed when something is paid for.
+    pub fn turn_at(&self, at: Instant, other: Option<(Priority, Arc<Account>)>) {
+        *self.owner.turn.lock() = Some(Turn { at, other });
+    }
+
+    /// Has whoever pays by now pay for something else than time of a processor.
+    pub fn charge(&self, units: Units) {
+        let payer = self.owner.payer.lock().clone();
+        if let Some(payer) = payer {
+            self.owner.turn(&payer);
+            payer.charge(units);
+        }
+    }
+
+    /// Calls what begins tasks of this work, and is itself no part of any.
+    pub fn begin<T>(&self, tasks: impl FnOnce() -> T) -> T {
+        let outside = CURRENT.replace(Some(self.owner.clone()));
+        let begun = tasks();
+        CURRENT.set(outside);
+        begun
+    }
+
+    /// A part of this work that is called on a thread of its own: paid for, and of no priority.
+    pub fn compute<T>(&self, part: impl FnOnce() -> T) -> T {
+        let timed = Timed::begin();
+        let done = part();
+        self.owner.spend(timed.end());
+        done
+    }
+
+    /// Time of a processor that it took so far, where nobody pays.
+    pub fn take_spent(&self) -> Duration {
+        Duration::from_nanos(self.owner.spent.swap(0, Ordering::Relaxed))
     }
 
     /// The future, deferred while more urgent work is ready.
@@ -237,11 +308,15 @@ impl<F: Future> Future for Run<F> {
         }
         *this.deferred = 0;
         let waker = Waker::from(this.by.clone());
-        let (timed, owner) = (Timed::begin(), &this.by.owner);
+        let owner = &this.by.owner;
         let outside = CURRENT.replace(Some(owner.clone()));
+        // Work within other work is paid for with that.
+        let timed = outside.is_none().then(Timed::begin);
         let polled = this.work.poll(&mut Context::from_waker(&waker));
         CURRENT.set(outside);
-        owner.spend(timed.end());
+        if let Some(timed) = timed {
+            owner.spend(timed.end());
+        }
         polled
     }
 }
@@ -321,8 +396,8 @@ mod tests {
         by.set_priority(Priority::Low);
         by.charge_to(Some(Payer::new(account.clone())));
         let busy = || {
-            let began = crate::processor::thread_time();
-            while crate::processor::thread_time() - began < Duration::from_millis(3) {}
+            let began = env::processor::thread_time();
+            while env::processor::thread_time() - began < Duration::from_millis(3) {}
         };
         let task = by.run(async {
             let task = inherited(std::future::poll_fn(move |_| {
@@ -336,6 +411,58 @@ mod tests {
         block();
         assert!(account.used() >= Units::whole(2), "{:?}", account.used());
         assert!(matches!(inherited(std::future::ready(())), Either::Right(_)), "outside of any");
+    }
+
+    #[test]
+    fn work_within_work_is_paid_for_once() {
+        let ledger = crate::Ledger::new(Arc::new(env::SimClock::new(0)));
+        let account = ledger.account(&types::ResourceGroup::new("g").unwrap());
+        let works = || {
+            let by = Scheduled::new(Arc::default());
+            by.charge_to(Some(Payer::new(account.clone())));
+            by
+        };
+        let inner = works().run(async {
+            let began = env::processor::thread_time();
+            while env::processor::thread_time() - began < Duration::from_millis(3) {}
+        });
+        futures::executor::block_on(works().run(inner));
+        let used = account.used();
+        assert!((Units(800_000)..Units(1_700_000)).contains(&used), "{used:?}");
+    }
+
+    #[test]
+    fn what_nobody_pays_for_is_known_to_who_asks() {
+        let by = Scheduled::new(Arc::default());
+        by.compute(|| {
+            let began = env::processor::thread_time();
+            while env::processor::thread_time() - began < Duration::from_millis(3) {}
+        });
+        assert!(by.take_spent() >= Duration::from_millis(2));
+        assert_eq!(by.take_spent(), Duration::ZERO);
+    }
+
+    #[test]
+    fn another_account_pays_for_the_rest_of_what_takes_long() {
+        let ledger = crate::Ledger::new(Arc::new(env::SimClock::new(0)));
+        let [one, other] =
+            ["one", "other"].map(|name| ledger.account(&types::ResourceGroup::new(name).unwrap()));
+        let late = Instant::now() + Duration::from_secs(3_600);
+        for (at, switched, paid_by_other) in
+            [(late, true, 0), (Instant::now(), true, 1), (Instant::now(), false, 0)]
+        {
+            let (by, before) = (Scheduled::new(Arc::default()), other.used().0);
+            by.charge_to(Some(Payer::new(one.clone())));
+            by.turn_at(at, switched.then(|| (Priority::High, other.clone())));
+            by.charge(Units::whole(1));
+            assert_eq!(other.used().0 - before, Units::whole(paid_by_other).0);
+            let wanted = match (at == late, switched) {
+                (true, _) => Priority::Medium,
+                (false, true) => Priority::High,
+                (false, false) => Priority::Low,
+            };
+            assert_eq!(by.owner.priority(), wanted);
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use rustix::time::{ClockId, clock_gettime};
+use env::processor::thread_time;
 
 /// Time by the machine's clock after which a thread looks at its processor time.
 const COMPARED_EVERY: Duration = Duration::from_millis(1);
@@ -52,11 +52,6 @@ impl Timed {
         THREAD.set(thread);
         passed.mul_f64(thread.part)
     }
-}
-
-/// Processor time of this thread since it began.
-pub(crate) fn thread_time() -> Duration {
-    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -143,7 +143,8 @@ pub(crate) fn pack<T: Serialize>(body: &T, channels: &Channels) -> Result<Payloa
         .map_err(|error| Error::Invalid(format!("message cannot be encoded: {error}")))?;
     let (cluster, version) = (channels.cluster(), channels.version());
     let priority = Payload::number(resources::priority::current());
-    Ok(Payload { format: FORMAT, body, cluster, speaks: version::CURRENT, version, priority })
+    let speaks = version::CURRENT;
+    Ok(Payload { format: FORMAT, body, cluster, speaks, version, priority, processor_us: 0 })
 }
 
 pub(crate) fn unpack<T: DeserializeOwned>(payload: &Payload) -> Result<T> {
@@ -223,7 +224,9 @@ impl txn::RowTransport for RpcClient {
         let pages = has_pages(&request);
         let payload = pack(&request, &self.channels)?;
         let answer = self.ask((&address, Service::Txn), pages, payload).await;
-        unpack(&answer.map_err(|error| of(&format!("row node {node} at {address}"), error))?)
+        let answer = answer.map_err(|error| of(&format!("row node {node} at {address}"), error))?;
+        resources::priority::spend(Duration::from_micros(answer.processor_us).min(CALL_TIMEOUT));
+        unpack(&answer)
     }
 }
 

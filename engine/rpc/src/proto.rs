@@ -37,6 +37,9 @@ pub(crate) struct Payload {
     /// The priority of the work that asks: 0 medium, 1 low, 2 high. Programs that know of none read past it.
     #[prost(uint32, tag = "6")]
     pub(crate) priority: u32,
+    /// Of an answer: microseconds of a processor that the request took, for whoever pays for it.
+    #[prost(uint64, tag = "7")]
+    pub(crate) processor_us: u64,
 }
 
 impl Payload {

@@ -331,7 +331,11 @@ impl Answers for Port {
             Service::Txn => {
                 let by = Scheduled::new(self.ready.clone());
                 by.set_priority(payload.priority());
-                self.said(by.run(self.ask_txn(&payload)).await)
+                let mut said = self.said(by.run(self.ask_txn(&payload)).await);
+                if let Said::Answer(answer) = &mut said {
+                    answer.processor_us = by.take_spent().as_micros() as u64;
+                }
+                said
             }
             Service::Placement => self.said(self.ask_placement(&payload).await),
         }
