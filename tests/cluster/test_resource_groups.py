@@ -411,3 +411,19 @@ def test_an_import_keeps_to_the_rate_of_its_group(cluster: Cluster, isobar: Path
     wait_until("it is known who paid", lambda: used(cluster, "rg1") - before > cost)
     assert cluster.sql("SELECT COUNT(*) FROM d.imported") == [(rows,)]
     cluster.sql("ALTER RESOURCE GROUP rg1 RU_PER_SEC = 20")
+
+
+def test_a_quota_is_known_by_hardware_and_not_by_a_time_without_load(cluster: Cluster):
+    quotas = {load: cluster.sql(f"CALIBRATE RESOURCE WORKLOAD {load}")[0][0] for load in ("TPCC", "OLTP_READ_ONLY")}
+    assert all(quota > 100 for quota in quotas.values()), quotas
+    assert cluster.sql("CALIBRATE RESOURCE") == [(quotas["TPCC"],)]
+    with cluster.connect() as connection, connection.cursor() as cursor:
+        for times, why in (
+            ("START_TIME NOW() - INTERVAL 10 SECOND", "at least 20 seconds"),
+            ("START_TIME '2020-01-01' DURATION '10m'", "nothing was noted"),
+            ("START_TIME 'soon'", "soon"),
+        ):
+            with pytest.raises(pymysql.err.MySQLError, match=why):
+                cursor.execute(f"CALIBRATE RESOURCE {times}")
+    with session(cluster, "usr2") as connection, connection.cursor() as cursor:
+        assert fails_with(cursor, "CALIBRATE RESOURCE") == 1227

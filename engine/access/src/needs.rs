@@ -90,7 +90,8 @@ impl Requester<'_> {
             Stmt::PutResourceGroup { .. }
             | Stmt::DropResourceGroup { .. }
             | Stmt::QueryWatch(_)
-            | Stmt::QueryUnwatch(_) => {
+            | Stmt::QueryUnwatch(_)
+            | Stmt::Calibrate(_) => {
                 let any = Privileges::SUPER.and(Privileges::RESOURCE_GROUP_ADMIN);
                 Ok(vec![Need::Everywhere { any, named: "SUPER or RESOURCE_GROUP_ADMIN" }])
             }

@@ -1,12 +1,13 @@
 //! Reports to placement what resource groups use in this process, and takes in what they may use from now on.
 //!
-//! Whatever placement does, accounts go on with what they were granted last. SQL nodes ask for watched queries likewise.
+//! Whatever placement does, accounts go on with what they were granted last. SQL nodes ask for watched queries likewise; row
+//! nodes and SQL nodes report what they do with their processors.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use resources::Ledger;
 use resources::shares::PERIOD;
+use resources::{Ledger, Processors};
 use tokio::time::{sleep, timeout};
 use types::query_watch::{QueryWatch, Runaway};
 use types::{ClusterVersion, NodeId, Result, version};
@@ -46,6 +47,31 @@ pub async fn keep(
                 tracing::debug!(%error, "placement grants no shares of resource groups")
             }
             Err(_) => tracing::debug!("placement has not answered what resource groups may use"),
+        }
+    }
+}
+
+/// Reports again and again what this process has of processors and uses of them.
+pub async fn report_processors(
+    placement: PlacementClient,
+    node: NodeId,
+    cluster: impl Fn() -> ClusterVersion,
+) {
+    let count = std::thread::available_parallelism().map_or(1, |count| count.get());
+    let count = u32::try_from(count).unwrap_or(u32::MAX);
+    let speed = tokio::task::spawn_blocking(resources::speed::measure).await.unwrap_or(1_000);
+    loop {
+        sleep(PERIOD).await;
+        // An older leader of placement would not know such a report.
+        if cluster() < version::QUERY_WATCHES {
+            continue;
+        }
+        let used = env::processor::process_time().as_micros();
+        let used_micros = u64::try_from(used).unwrap_or(u64::MAX);
+        let processors = Processors { count, speed, used_micros };
+        let reported = timeout(ANSWER, placement.note_processors(node, processors)).await;
+        if !matches!(reported, Ok(Ok(()))) {
+            tracing::debug!("placement has not taken what this process uses of its processors");
         }
     }
 }

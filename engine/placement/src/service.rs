@@ -22,7 +22,6 @@ use env::{Clock, Random, SteadyClock};
 use futures::FutureExt;
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 use raft::{Groups, PeerStatus};
-use resources::Shares;
 use tokio::time::timeout;
 use types::region::PLACEMENT_REGION;
 use types::{ClusterVersion, Error, NodeId, RegionId, Result, Timestamp, version};
@@ -62,8 +61,8 @@ pub struct PlacementService {
     leader_state: Mutex<Option<LeaderState>>,
     /// Who waits for whom, as reported in a term.
     waits: Mutex<(u64, WaitGraph)>,
-    /// What processes may use of resource groups, as granted in a term.
-    pub(crate) shares: Mutex<Option<(u64, Shares)>>,
+    /// What is known in a term of rates and of processors.
+    pub(crate) resources: Mutex<Option<sharing::TermResources>>,
     /// Waits for advisory locks, as reported in a term.
     pub(crate) lock_queue: granting::LockQueue,
     extending: tokio::sync::Mutex<()>,
@@ -107,7 +106,7 @@ impl PlacementService {
             tickets: AtomicU64::new(0),
             leader_state: Mutex::new(None),
             waits: Mutex::default(),
-            shares: Mutex::default(),
+            resources: Mutex::default(),
             lock_queue: granting::LockQueue::default(),
             extending: tokio::sync::Mutex::new(()),
             tending: Arc::default(),
@@ -217,6 +216,10 @@ impl PlacementService {
             }
             Request::Shares { node, uses } => self.share(node, uses).map(Response::Shares),
             Request::UnitsUsed => self.units_used().map(Response::UnitsUsed),
+            Request::Processors { node, processors } => {
+                self.note_processors(node, processors).map(|()| Response::Done)
+            }
+            Request::Calibrate(by) => self.calibrate(by).map(Response::Quota),
             runaways @ (Request::Watches(_)
             | Request::Watch(_)
             | Request::Unwatch(_)

@@ -51,6 +51,8 @@ pub struct Grant {
 #[derive(Debug)]
 pub struct Shares {
     since: Instant,
+    /// Millionths of units that all groups have used, those that are gone as well.
+    used: u64,
     groups: BTreeMap<String, Group>,
 }
 
@@ -73,7 +75,7 @@ struct Share {
 impl Shares {
     /// Those of a leader whose term begins.
     pub fn new(now: Instant) -> Self {
-        Shares { since: now, groups: BTreeMap::new() }
+        Shares { since: now, used: 0, groups: BTreeMap::new() }
     }
 
     /// Takes note of what a process has used of a group with this rate, and grants it its share; without a rate, it takes
@@ -91,6 +93,7 @@ impl Shares {
         let micros = u64::try_from(now.since(share.heard).as_micros()).unwrap_or(u64::MAX);
         if known {
             group.used = group.used.saturating_add(used);
+            self.used = self.used.saturating_add(used);
             let in_a_second = u128::from(used) * 1_000_000 / u128::from(micros.max(1));
             let in_a_second = u64::try_from(in_a_second).unwrap_or(u64::MAX);
             share.wants = match of.waited {
@@ -123,6 +126,11 @@ impl Shares {
     /// Units that a group has used since this leader's term began.
     pub fn used(&self, group: &str) -> Units {
         Units(self.groups.get(group).map_or(0, |group| group.used))
+    }
+
+    /// Units that all groups have used since this leader's term began.
+    pub fn used_by_all(&self) -> Units {
+        Units(self.used)
     }
 
     /// Forgets groups that are not there any more.

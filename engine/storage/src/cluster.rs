@@ -14,6 +14,7 @@ use resources::Payer;
 use tokio::time::{Instant, sleep};
 use txn::api::{RegionRef, Request, Response};
 use txn::client::TxnClient;
+use types::calibration::Calibration;
 use types::query_watch::{QueryWatch, Runaway};
 use types::{Error, LeaseId, NodeId, Region, RegionKind, Result, Table, TableId, Timestamp, key};
 
@@ -474,6 +475,10 @@ impl Storage for ClusterStorage {
     async fn units_used(&self) -> Result<Vec<(String, u64)>> {
         let used = self.placement.units_used().await?;
         Ok(used.into_iter().map(|(group, units)| (group, units.as_f64() as u64)).collect())
+    }
+
+    async fn calibrate(&self, by: Calibration) -> Result<u64> {
+        self.placement.calibrate(by).await
     }
 
     async fn watch(&self, watch: QueryWatch) -> Result<u64> {

@@ -22,6 +22,7 @@ use resources::Payer;
 pub use txn::Acquired;
 pub use txn::api::{Current, Expect, Waiting};
 pub use txn::{ReadFrom, ReplicaReads};
+use types::calibration::Calibration;
 use types::query_watch::{QueryWatch, Runaway};
 use types::{Error, LeaseId, Result, Table, TableId, Timestamp};
 
@@ -211,6 +212,11 @@ pub trait Storage: Send + Sync + 'static {
     /// Request units that each resource group has used since placement's leader began to lead.
     async fn units_used(&self) -> Result<Vec<(String, u64)>> {
         Ok(Vec::new())
+    }
+
+    /// How many request units a second the cluster carries.
+    async fn calibrate(&self, _by: Calibration) -> Result<u64> {
+        Err(Error::Unavailable("no placement knows of processors here".into()))
     }
 
     /// Watches queries from now on; the watch's number.

@@ -5,6 +5,7 @@
 mod admin;
 mod alter;
 mod as_of;
+mod calibrate;
 pub mod chains;
 mod comments;
 mod foreign;
@@ -353,6 +354,7 @@ fn statement(parser: &mut Parser) -> SqlResult<Stmt> {
         ("DELETE", _) => write::delete(parser),
         ("KILL", _) => admin::kill(parser),
         ("QUERY", "WATCH") => query_watch::query_watch(parser),
+        ("CALIBRATE", "RESOURCE") => calibrate::calibrate(parser),
         ("USE", _) => {
             parser.next_token();
             Ok(Stmt::Use(name(parser)?))

@@ -2,9 +2,12 @@
 //!
 //! It says what was written: no name is looked up.
 
+use std::time::Duration;
+
 use sqlparser::ast::{
     ColumnDef, CreateIndex, CreateTable, Delete, Expr, Insert, ObjectName, Query, Update,
 };
+use types::calibration::KnownLoad;
 use types::resource_group::{Action, Likeness};
 use types::{GroupOptions, Privileges};
 use values::error::SqlError;
@@ -175,6 +178,8 @@ pub enum Stmt {
     QueryWatch(Box<WatchOrder>),
     /// QUERY WATCH REMOVE.
     QueryUnwatch(u64),
+    /// CALIBRATE RESOURCE.
+    Calibrate(Box<CalibrateBy>),
     /// GRANT, REVOKE.
     Grant(Box<Grant>),
     /// USE.
@@ -286,6 +291,29 @@ pub struct WatchOrder {
     pub by: Likeness,
     /// Text or digest, by that.
     pub text: String,
+}
+
+/// What CALIBRATE RESOURCE goes by.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CalibrateBy {
+    /// The machines, under this load.
+    Workload(KnownLoad),
+    /// What was used.
+    Used {
+        /// From when.
+        start: Expr,
+        /// Until when; without, until now.
+        until: Option<Until>,
+    },
+}
+
+/// When a time ends.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Until {
+    /// Then.
+    End(Expr),
+    /// After so long.
+    Lasts(Duration),
 }
 
 /// GRANT, REVOKE.

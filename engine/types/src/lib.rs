@@ -2,6 +2,7 @@
 //!
 //! This crate imports no other one, does no I/O and reads no clock.
 
+pub mod calibration;
 pub mod columns;
 pub mod decimal;
 pub mod error;

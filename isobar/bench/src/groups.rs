@@ -10,6 +10,7 @@ mod usage;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use mysql_async::prelude::Queryable;
@@ -24,8 +25,11 @@ use crate::playground::{Playground, Setup};
 use crate::target::Target;
 use crate::workload::{SqlWork, Workload, tpcc};
 use cases::{Case, Limits};
-use report::{Report, Run, Side};
+use report::{Capacity, Report, Run, Side};
 use usage::Watch;
+
+/// What CALIBRATE RESOURCE needs to judge by, with room for where what it knows begins and ends.
+const JUDGED: Duration = Duration::from_secs(25);
 
 /// The groups, each with a user and a database of its name.
 pub const GROUPS: [&str; 2] = ["rg1", "rg2"];
@@ -41,6 +45,9 @@ pub const GROUPS: [&str; 2] = ["rg1", "rg2"];
 ///   burstable       the same, and rg1 is BURSTABLE: it takes what is left, and rg2 keeps its own
 ///   both-burstable  both are
 ///   priority        no limits; rg1 has PRIORITY HIGH, rg2 MEDIUM
+///
+/// Before, CALIBRATE RESOURCE says what the machine carries, by its hardware and by that use; limits are
+/// parts of what it says by use.
 ///
 /// Used units are what placement knows of (information_schema.resource_group_usage).
 ///
@@ -73,7 +80,7 @@ pub struct Args {
     /// Customers and items, as a part of the standard's
     #[arg(long, default_value_t = 0.1, value_name = "PART")]
     fraction: f64,
-    /// Units per second that can be used, instead of what an unlimited load uses
+    /// Units per second that limits are parts of, instead of what is measured
     #[arg(long, value_name = "RU", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     capacity: Option<u64>,
     /// Row nodes
@@ -176,15 +183,15 @@ async fn measure(args: &Args, root: &Target, stop: &CancellationToken) -> Result
     let machine = crate::isolation::describe(root).await?;
     let bench = Bench::prepare(args, root).await?;
     let capacity = match args.capacity {
-        Some(given) => given as f64,
+        Some(given) => Capacity { given: Some(given), ..Capacity::default() },
         None => bench.capacity(stop).await?,
     };
-    note(&format!("capacity: {capacity:.0} RU/s"));
+    note(&capacity.line());
     let mut runs = Vec::new();
     // Rounds outside: what makes the machine slower for a while is in every case.
     for round in 1..=args.rounds {
         for case in args.cases() {
-            let run = bench.once(case, case.limits(capacity), round, stop).await;
+            let run = bench.once(case, case.limits(capacity.in_all()), round, stop).await;
             let run = run.with_context(|| format!("{}, round {round}", case.name()))?;
             note(&run.line());
             runs.push(run);
@@ -233,12 +240,28 @@ impl<'a> Bench<'a> {
         Ok(Bench { args, root, works })
     }
 
-    /// Units a second that both use without limits.
-    async fn capacity(&self, stop: &CancellationToken) -> Result<f64> {
+    /// Units a second that both use without limits, and what CALIBRATE says.
+    async fn capacity(&self, stop: &CancellationToken) -> Result<Capacity> {
         note("measuring what both use without limits …");
+        let begin = seconds("--warmup", self.args.warmup)? + unix_time()?;
         let run = self.once(Case::BothBurstable, Limits::NONE, 0, stop).await?;
+        let end = unix_time()?;
         let used: Option<f64> = run.sides.iter().map(|side| side.used).sum();
-        used.filter(|used| *used > 0.0).context("nothing was used without limits")
+        let used = used.filter(|used| *used > 0.0).context("nothing was used without limits")?;
+        let by_hardware = self.quota("WORKLOAD TPCC").await?;
+        let time = |at: Duration| format!("FROM_UNIXTIME({:.3})", at.as_secs_f64());
+        let then = format!("START_TIME {} END_TIME {}", time(begin), time(end));
+        let by_use = match end.saturating_sub(begin) >= JUDGED {
+            true => Some(self.quota(&then).await?),
+            false => None,
+        };
+        Ok(Capacity { given: None, used: Some(used), by_hardware: Some(by_hardware), by_use })
+    }
+
+    async fn quota(&self, by: &str) -> Result<f64> {
+        let statement = format!("CALIBRATE RESOURCE {by}");
+        let quota = self.root.connect().await?.query_first(&statement).await;
+        quota.context(statement)?.context("no quota")
     }
 
     async fn once(
@@ -263,7 +286,7 @@ impl<'a> Bench<'a> {
             time,
             arrivals_seed: seed,
             seed,
-            transaction_timeout: std::time::Duration::from_secs(60),
+            transaction_timeout: Duration::from_secs(60),
             meter: None,
         };
         let mut phases = [JoinSet::new(), JoinSet::new()];
@@ -294,6 +317,11 @@ impl<'a> Bench<'a> {
         }
         Ok(found)
     }
+}
+
+/// The time of the machine, which is the cluster's, too.
+fn unix_time() -> Result<Duration> {
+    SystemTime::now().duration_since(UNIX_EPOCH).context("the machine's clock is before 1970")
 }
 
 /// All of some phases that run at the same time.

@@ -25,6 +25,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use futures::future::BoxFuture;
+use placement::accounts;
 use placement::client::PlacementClient;
 use resources::ReadyWork;
 use rpc::{AddressBook, Channels, RpcClient};
@@ -95,6 +96,12 @@ struct Common {
 }
 
 impl Common {
+    /// Reports what this process uses of its processors for as long as it is awaited.
+    async fn report_processors(&self, node: NodeId) {
+        let channels = self.channels.clone();
+        accounts::report_processors(self.placement.clone(), node, move || channels.version()).await;
+    }
+
     /// A client of the cluster's transactions.
     fn transactions(&self) -> TxnClient {
         let (rpc, placement) = (Arc::new(self.rpc.clone()), Arc::new(self.placement.clone()));

@@ -99,6 +99,7 @@ pub(crate) async fn run(common: Common, shutdown: BoxFuture<'_, ()>) -> Result<(
     let outcome = tokio::select! {
         outcome = work => outcome,
         () = collector.run() => Ok(()),
+        () = common.report_processors(node) => Ok(()),
         () = &mut shutdown => {
             tracing::info!("stopping");
             hand_over(&handover, &store).await;

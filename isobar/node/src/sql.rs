@@ -132,6 +132,7 @@ pub(crate) async fn run(common: Common, shutdown: BoxFuture<'_, ()>) -> Result<(
         client_address: server.address(),
     };
     tokio::select! {
+        () = common.report_processors(identity.node) => {}
         outcome = register_and_send_heartbeats(&common, &identity, me, server.transactions()) => outcome?,
         () = shutdown => tracing::info!("stopping"),
     }

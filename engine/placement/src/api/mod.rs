@@ -3,8 +3,9 @@
 //! Plain data: `rpc` carries it, `service` answers it, `client` asks it.
 
 use raft::Groups;
-use resources::{Grant, Use};
+use resources::{Grant, Processors, Use};
 use serde::{Deserialize, Serialize};
+use types::calibration::Calibration;
 use types::query_watch::{QueryWatch, Runaway};
 use types::{
     ClusterVersion, Error, LeaseId, NodeId, Peer, PeerId, Region, RegionId, RegionKind, ReplicaLag,
@@ -407,6 +408,15 @@ pub enum Request {
     NoteRunaways(Vec<Runaway>),
     /// The last runaways.
     Runaways,
+    /// What a process has of processors, and has used of them.
+    Processors {
+        /// Its node.
+        node: NodeId,
+        /// What it says.
+        processors: Processors,
+    },
+    /// How many request units a second the cluster carries.
+    Calibrate(Calibration),
 }
 
 impl Request {
@@ -513,4 +523,6 @@ pub enum Response {
     Watches(Option<(u64, Vec<QueryWatch>)>),
     /// The last runaways.
     Runaways(Vec<Runaway>),
+    /// Request units a second.
+    Quota(u64),
 }

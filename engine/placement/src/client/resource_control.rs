@@ -1,6 +1,7 @@
 //! What SQL nodes and columnar nodes ask and tell of resource groups and of runaways.
 
-use resources::{Grant, Units, Use};
+use resources::{Grant, Processors, Units, Use};
+use types::calibration::Calibration;
 use types::query_watch::{QueryWatch, Runaway};
 use types::{NodeId, Result};
 
@@ -23,6 +24,23 @@ impl PlacementClient {
                 Ok(used.into_iter().map(|(group, units)| (group, Units(units))).collect())
             }
             other => Err(unexpected("UnitsUsed", &other)),
+        }
+    }
+
+    /// Reports what this process has used of its processors.
+    pub async fn note_processors(&self, node: NodeId, processors: Processors) -> Result<()> {
+        self.caller.send(Request::Processors { node, processors }).await.map(drop)
+    }
+
+    /// How many request units a second the cluster carries.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` with what keeps it from being known.
+    pub async fn calibrate(&self, by: Calibration) -> Result<u64> {
+        match self.caller.send(Request::Calibrate(by)).await? {
+            Response::Quota(quota) => Ok(quota),
+            other => Err(unexpected("Quota", &other)),
         }
     }
 

@@ -203,6 +203,7 @@ impl Session {
             | Stmt::SetResourceGroup(_)
             | Stmt::QueryWatch(_)
             | Stmt::QueryUnwatch(_)
+            | Stmt::Calibrate(_)
             | Stmt::Grant(_)
             | Stmt::Show(_)
             | Stmt::Describe { .. }
@@ -295,6 +296,7 @@ impl Session {
                 self.engine.storage.unwatch(id).await?;
                 Ok(done())
             }
+            Stmt::Calibrate(by) => self.calibrate(*by).await,
             Stmt::DropUser { users, if_exists } => self.drop_users(users, if_exists).await,
             Stmt::Grant(grant) => {
                 self.commit().await?;

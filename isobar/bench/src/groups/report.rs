@@ -81,6 +81,53 @@ impl Run {
     }
 }
 
+/// Units a second that the machine carries, as found.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Capacity {
+    /// As given.
+    pub given: Option<u64>,
+    /// What both groups use without limits.
+    pub used: Option<f64>,
+    /// CALIBRATE RESOURCE WORKLOAD TPCC.
+    pub by_hardware: Option<f64>,
+    /// CALIBRATE RESOURCE of the time in which that was used, if it was long enough.
+    pub by_use: Option<f64>,
+}
+
+impl Capacity {
+    /// What limits are parts of.
+    pub fn in_all(&self) -> f64 {
+        let given = self.given.map(|given| given as f64);
+        given.or(self.by_use).or(self.used).unwrap_or(0.0)
+    }
+
+    /// In a line.
+    pub fn line(&self) -> String {
+        let shown =
+            |what: &str, found: Option<f64>| found.map(|found| format!("{found:.0} RU/s {what}"));
+        let all = [
+            shown("given", self.given.map(|given| given as f64)),
+            shown("used without limits", self.used),
+            shown("by CALIBRATE RESOURCE of that time", self.by_use),
+            shown("by CALIBRATE RESOURCE WORKLOAD TPCC", self.by_hardware),
+        ];
+        format!("capacity: {}", all.into_iter().flatten().collect::<Vec<_>>().join(", "))
+    }
+
+    fn claims(&self) -> Vec<Claim> {
+        let Some(used) = self.used else { return Vec::new() };
+        let of = |what: &str, quota: Option<f64>| {
+            quota.map(|quota| Claim {
+                what: format!("QUOTA by {what} / used without limits"),
+                from: 0.8,
+                to: Some(1.2),
+                found: quota / used,
+            })
+        };
+        [of("use", self.by_use), of("hardware", self.by_hardware)].into_iter().flatten().collect()
+    }
+}
+
 /// All of it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
@@ -90,8 +137,8 @@ pub struct Report {
     pub command: String,
     /// The machine and the server.
     pub machine: BTreeMap<String, String>,
-    /// Units a second that are used without limits, or as given.
-    pub capacity: f64,
+    /// What limits are parts of.
+    pub capacity: Capacity,
     /// Seconds of each run.
     pub time: f64,
     /// Runs, as they were made.
@@ -121,7 +168,7 @@ impl Report {
 
     /// What is claimed.
     pub fn claims(&self) -> Vec<Claim> {
-        let mut claims = Vec::new();
+        let mut claims = self.capacity.claims();
         for case in self.cases() {
             let limited = self.tpm_c(Case::Limited);
             claims.extend(self.tpm_c(case).map_or_else(Vec::new, |of| case.claims(of, limited)));
@@ -166,7 +213,7 @@ impl Report {
                 ]);
             }
         }
-        let mut text = format!("capacity: {:.0} RU/s\n\n{}\n", self.capacity, table(&head, &rows));
+        let mut text = format!("{}\n\n{}\n", self.capacity.line(), table(&head, &rows));
         for claim in self.claims() {
             let verdict = if claim.holds() { "holds" } else { "does not hold" };
             let _ =
@@ -189,11 +236,11 @@ impl Report {
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\
              <title>Resource groups</title><style>{STYLE}</style></head><body><main>\
              <header><p class=\"over\">Isobar · resource groups</p><h1>Two users in two groups: {held}</h1>\
-             <p class=\"lead\">TPC-C by two users side by side, each with a database of its own, {:.0} s a run. Without \
-             limits both use {} request units a second; limits are parts of that.</p>\
+             <p class=\"lead\">TPC-C by two users side by side, each with a database of its own, {:.0} s a run. Limits are \
+             parts of {} request units a second.</p>\
              <p class=\"small\">{} · {}</p></header>",
             self.time,
-            short(self.capacity),
+            short(self.capacity.in_all()),
             escape(&self.started),
             escape(self.machine.get("server").map_or("", String::as_str))
         );
@@ -280,7 +327,11 @@ mod tests {
             started: "2030-01-01".into(),
             command: "isobar bench groups <&>".into(),
             machine: BTreeMap::new(),
-            capacity: 4_000.0,
+            capacity: Capacity {
+                used: Some(4_000.0),
+                by_use: Some(4_400.0),
+                ..Capacity::default()
+            },
             time: 60.0,
             runs: vec![
                 run(Case::Limited, side(50.0, 500.0, Some(500)), side(100.0, used, Some(1_000))),

@@ -2,6 +2,7 @@
 //!
 //! Nothing here changes a row.
 
+mod calibration;
 mod globals;
 mod grants;
 mod maintenance;

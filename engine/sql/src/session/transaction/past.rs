@@ -164,16 +164,22 @@ impl Session {
             return Err(unsupported("a subquery in AS OF TIMESTAMP"));
         }
         let value = self.evaluate_plain(time, parameters).await?;
+        let us = self.time_of_value(value)?;
+        us.ok_or_else(|| invalid_as_of("as of timestamp cannot be NULL"))
+    }
+
+    /// The time that a value is to the session, in Unix microseconds; none of NULL.
+    pub(in crate::session) fn time_of_value(&self, value: Value) -> SqlResult<Option<i64>> {
         let zone = self.context().zone()?;
         Ok(match value {
-            Value::Null => return Err(invalid_as_of("as of timestamp cannot be NULL")),
-            Value::Timestamp(us) => us,
-            Value::DateTime(us) => zone.to_utc(us),
-            Value::Date(days) => zone.to_utc(i64::from(days) * DAY_US),
+            Value::Null => None,
+            Value::Timestamp(us) => Some(us),
+            Value::DateTime(us) => Some(zone.to_utc(us)),
+            Value::Date(days) => Some(zone.to_utc(i64::from(days) * DAY_US)),
             other => {
                 let written = text(other);
                 let local = temporal::parse_datetime_in(&written, zone);
-                zone.to_utc(local.ok_or_else(|| no_datetime(&written))?)
+                Some(zone.to_utc(local.ok_or_else(|| no_datetime(&written))?))
             }
         })
     }
