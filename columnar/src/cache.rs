@@ -42,6 +42,11 @@ impl<K: Hash + Eq, V: Clone> Cache<K, V> {
         Cache { inner }
     }
 
+    /// Has another budget from now on, evicting what is too much for it.
+    pub fn resize(&self, budget: usize) {
+        self.inner.set_capacity(budget as u64);
+    }
+
     /// What is kept under a key, now recently used.
     pub fn get(&self, key: &K) -> Option<V> {
         self.inner.get(key).map(|entry| entry.value)
@@ -83,6 +88,17 @@ mod tests {
         assert!(cache.used() > 900, "{}", cache.used());
         cache.put(0, 0, 1_001);
         assert_eq!(cache.get(&0), None);
+    }
+
+    #[test]
+    fn a_budget_that_shrinks_holds_at_once() {
+        let cache = Cache::new(1_000, 10);
+        (0..90).for_each(|n| cache.put(n, n, 10));
+        cache.resize(300);
+        assert!((200..=300).contains(&cache.used()), "{}", cache.used());
+        cache.resize(2_000);
+        (100..300).for_each(|n| cache.put(n, n, 10));
+        assert!(cache.used() > 1_500, "{}", cache.used());
     }
 
     #[test]

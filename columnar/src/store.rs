@@ -61,6 +61,11 @@ impl ColumnarStore {
         self.shared.files.columns.used()
     }
 
+    /// Keeps so many bytes of decoded columns at most from now on.
+    pub fn set_column_cache(&self, bytes: usize) {
+        self.shared.files.columns.resize(bytes);
+    }
+
     /// Regions whose replica is damaged, and why: destroy the peer and add it again.
     pub fn needs_repair(&self) -> Vec<(RegionId, String)> {
         let faulty = |tablet: Arc<Tablet>| Some((tablet.id, tablet.fault()?));

@@ -101,10 +101,10 @@ fn execute(cli: Cli) -> Result<ExitCode> {
             if let Some(parent) = args.parent {
                 signals::die_with_parent(parent)?;
             }
-            log_to_stderr();
+            let log = log_to_stderr();
             execution::panics::log_all();
             let began = Instant::now();
-            let outcome = serve(&runtime, &args);
+            let outcome = serve(&runtime, &args, log);
             if let Err(error) = &outcome {
                 tracing::error!("{error:#}");
             }
@@ -137,7 +137,7 @@ fn begin_again(lasted: Duration) -> anyhow::Error {
     }
 }
 
-fn serve(runtime: &tokio::runtime::Runtime, args: &ServeArgs) -> Result<()> {
+fn serve(runtime: &tokio::runtime::Runtime, args: &ServeArgs, log: node::LogLevel) -> Result<()> {
     let config = Config::load(&args.config)?;
     if let Some(role) = args.role
         && role != config.role
@@ -157,21 +157,36 @@ fn serve(runtime: &tokio::runtime::Runtime, args: &ServeArgs) -> Result<()> {
         let signal = interrupt.wait().await;
         tracing::info!(signal, "asked to stop");
     };
-    node::run(runtime, config, Box::pin(stop))
+    node::run(runtime, config, log, Box::pin(stop))
 }
 
-/// What is logged where ISOBAR_LOG says nothing. raft-engine calls it corruption that a file goes on with the zeros that it
-/// was filled with, as after every crash; what is damaged we find ourselves.
-const LOGGED: &str = "info,raft_engine::file_pipe_log::pipe_builder=error";
+/// What a level does not mean. raft-engine calls it corruption that a file goes on with the zeros that it was filled with, as
+/// after every crash; what is damaged we find ourselves.
+const QUIET: &str = "raft_engine::file_pipe_log::pipe_builder=error";
 
 /// Logs go to standard error; ISOBAR_LOG chooses what, as `info` or `info,raft=debug`. A line that
 /// cannot be written is lost: to complain of it on standard error would end the process.
-fn log_to_stderr() {
-    let filter = EnvFilter::try_from_env("ISOBAR_LOG").unwrap_or_else(|_| EnvFilter::new(LOGGED));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
+fn log_to_stderr() -> node::LogLevel {
+    let set = std::env::var("ISOBAR_LOG").ok().filter(|set| EnvFilter::try_new(set).is_ok());
+    let own = set.unwrap_or_else(|| "info".to_owned());
+    let logging = tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .with_ansi(false)
         .log_internal_errors(false)
-        .init();
+        .with_env_filter(filter(&own))
+        .with_filter_reloading();
+    let handle = logging.reload_handle();
+    logging.init();
+    let turn = move |level: &str| {
+        // It fails where nothing is logged any more.
+        _ = handle.reload(filter(level));
+    };
+    node::LogLevel { own, turn: Box::new(turn) }
+}
+
+/// By a level, or a filter as ISOBAR_LOG has it.
+fn filter(of: &str) -> EnvFilter {
+    let is_level = of.parse::<tracing::Level>().is_ok();
+    let all = if is_level { format!("{of},{QUIET}") } else { of.to_owned() };
+    EnvFilter::try_new(all).unwrap_or_else(|_| EnvFilter::new(format!("info,{QUIET}")))
 }

@@ -95,6 +95,9 @@ impl Requester<'_> {
                 let any = Privileges::SUPER.and(Privileges::RESOURCE_GROUP_ADMIN);
                 Ok(vec![Need::Everywhere { any, named: "SUPER or RESOURCE_GROUP_ADMIN" }])
             }
+            Stmt::SetConfig { .. } => {
+                Ok(vec![Need::Everywhere { any: Privileges::SUPER, named: "SUPER" }])
+            }
             Stmt::Flush => Ok(vec![Need::Everywhere { any: Privileges::RELOAD, named: "RELOAD" }]),
             definition => self.by_definition(definition),
         }
@@ -377,6 +380,10 @@ impl Requester<'_> {
             }
             ShowKind::Grants(Some(user)) if !self.rights.is_own(&user.name, &user.host) => {
                 vec![Need::Database { name: "mysql".into(), all: Privileges::SELECT }]
+            }
+            ShowKind::Config => {
+                let any = Privileges::SUPER.and(Privileges::PROCESS);
+                vec![Need::Everywhere { any, named: "SUPER or PROCESS" }]
             }
             _ => Vec::new(),
         })

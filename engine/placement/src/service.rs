@@ -220,6 +220,10 @@ impl PlacementService {
                 self.note_processors(node, processors).map(|()| Response::Done)
             }
             Request::Calibrate(by) => self.calibrate(by).map(Response::Quota),
+            Request::NoteSettings { node, settings } => {
+                self.note_settings(node, settings).map(|()| Response::Done)
+            }
+            Request::NodeSettings => self.node_settings().map(Response::NodeSettings),
             runaways @ (Request::Watches(_)
             | Request::Watch(_)
             | Request::Unwatch(_)

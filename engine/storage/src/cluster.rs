@@ -481,6 +481,10 @@ impl Storage for ClusterStorage {
         self.placement.calibrate(by).await
     }
 
+    async fn node_settings(&self) -> Result<Vec<(NodeId, Vec<(String, String)>)>> {
+        self.placement.node_settings().await
+    }
+
     async fn watch(&self, watch: QueryWatch) -> Result<u64> {
         self.placement.watch(watch).await
     }

@@ -24,7 +24,7 @@ pub use txn::api::{Current, Expect, Waiting};
 pub use txn::{ReadFrom, ReplicaReads};
 use types::calibration::Calibration;
 use types::query_watch::{QueryWatch, Runaway};
-use types::{Error, LeaseId, Result, Table, TableId, Timestamp};
+use types::{Error, LeaseId, NodeId, Result, Table, TableId, Timestamp};
 
 /// A key and its row.
 pub type Pair = (Vec<u8>, Vec<u8>);
@@ -217,6 +217,11 @@ pub trait Storage: Send + Sync + 'static {
     /// How many request units a second the cluster carries.
     async fn calibrate(&self, _by: Calibration) -> Result<u64> {
         Err(Error::Unavailable("no placement knows of processors here".into()))
+    }
+
+    /// By what settings nodes go, by their numbers.
+    async fn node_settings(&self) -> Result<Vec<(NodeId, Vec<(String, String)>)>> {
+        Ok(Vec::new())
     }
 
     /// Watches queries from now on; the watch's number.

@@ -8,6 +8,7 @@ mod as_of;
 mod calibrate;
 pub mod chains;
 mod comments;
+mod config;
 mod foreign;
 mod grants;
 mod labels;

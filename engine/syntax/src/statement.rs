@@ -178,6 +178,15 @@ pub enum Stmt {
     QueryWatch(Box<WatchOrder>),
     /// QUERY WATCH REMOVE.
     QueryUnwatch(u64),
+    /// SET CONFIG.
+    SetConfig {
+        /// Of a kind of node, or of one by its address or number.
+        whose: String,
+        /// The setting, as it was written.
+        name: String,
+        /// Its value; DEFAULT for what the node's file says.
+        value: Option<String>,
+    },
     /// CALIBRATE RESOURCE.
     Calibrate(Box<CalibrateBy>),
     /// GRANT, REVOKE.
@@ -510,6 +519,8 @@ pub struct Show {
 /// What to show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ShowKind {
+    /// CONFIG.
+    Config,
     /// DATABASES.
     Databases,
     /// TABLES.

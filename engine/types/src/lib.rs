@@ -19,6 +19,7 @@ pub mod resource_group;
 pub mod retry;
 pub mod row;
 pub mod schema;
+pub mod setting;
 pub mod time;
 pub mod token;
 pub mod value;

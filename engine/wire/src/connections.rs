@@ -6,12 +6,11 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
 /// What KILL ends.
@@ -46,6 +45,7 @@ pub struct ConnectionSummary {
 #[derive(Debug)]
 pub struct Connections {
     open: Mutex<HashMap<u32, Arc<Handle>>>,
+    most: AtomicUsize,
     next: AtomicU64,
     statements: AtomicU64,
     started: Instant,
@@ -55,6 +55,7 @@ impl Default for Connections {
     fn default() -> Self {
         Self {
             open: Mutex::default(),
+            most: AtomicUsize::new(usize::MAX),
             next: AtomicU64::new(1),
             statements: AtomicU64::new(0),
             started: Instant::now(),
@@ -84,18 +85,15 @@ struct State {
     statement: Option<Bytes>,
 }
 
-/// Takes a connection off the list when dropped, and gives its slot back.
+/// Takes a connection off the list when dropped.
 #[derive(Debug)]
 pub struct Registration {
     connections: Arc<Connections>,
     handle: Arc<Handle>,
-    slot: Option<OwnedSemaphorePermit>,
 }
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        // The slot first: who sees that a connection is gone may open another.
-        self.slot = None;
         self.connections.open.lock().remove(&self.handle.id);
     }
 }
@@ -109,8 +107,18 @@ impl std::ops::Deref for Registration {
 }
 
 impl Connections {
-    /// Puts a new connection on the list. `slot` is its part of the connection limit.
-    pub fn register(self: &Arc<Self>, host: IpAddr, slot: OwnedSemaphorePermit) -> Registration {
+    /// Allows so many at a time from now on; those that are there stay.
+    pub fn allow(&self, most: usize) {
+        self.most.store(most, Ordering::Relaxed);
+    }
+
+    /// How many are allowed at a time.
+    pub fn most(&self) -> usize {
+        self.most.load(Ordering::Relaxed)
+    }
+
+    /// Puts a new connection on the list; none if there are as many as are allowed.
+    pub fn register(self: &Arc<Self>, host: IpAddr) -> Option<Registration> {
         let state = State {
             user: String::new(),
             database: None,
@@ -120,6 +128,9 @@ impl Connections {
             statement: None,
         };
         let mut open = self.open.lock();
+        if open.len() >= self.most() {
+            return None;
+        }
         // Numbers are 32 bits on the wire; after four billion they begin again.
         let id = loop {
             let id = self.next.fetch_add(1, Ordering::Relaxed) as u32;
@@ -134,7 +145,7 @@ impl Connections {
             state: Mutex::new(state),
         });
         open.insert(id, Arc::clone(&handle));
-        Registration { connections: Arc::clone(self), handle, slot: Some(slot) }
+        Some(Registration { connections: Arc::clone(self), handle })
     }
 
     /// Ends a connection or what it runs; `false` if there is none of that number. Whether the

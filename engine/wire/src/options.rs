@@ -6,7 +6,7 @@ use std::time::Duration;
 /// Settings of a server. [`Options::default`] is MySQL's defaults where it has one.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Most connections at a time.
+    /// Most connections at a time, until [`crate::Connections::allow`] says otherwise.
     pub max_connections: usize,
     /// Most bytes of one packet from a client.
     pub max_allowed_packet: usize,

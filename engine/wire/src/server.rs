@@ -9,7 +9,6 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use mysql_common::constants::CapabilityFlags;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use values::error;
@@ -48,6 +47,7 @@ impl Server {
         connections: Arc<Connections>,
     ) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
+        connections.allow(options.max_connections);
         let shared = Arc::new(Shared {
             options,
             backend,
@@ -73,7 +73,6 @@ impl Server {
     async fn accept_until(self, shutdown: CancellationToken) {
         let Server { listener, shared } = self;
         let tasks = TaskTracker::new();
-        let slots = Arc::new(Semaphore::new(shared.options.max_connections));
         loop {
             let accepted = tokio::select! {
                 biased;
@@ -81,12 +80,11 @@ impl Server {
                 accepted = listener.accept() => accepted,
             };
             match accepted {
-                Ok((socket, peer)) => match Arc::clone(&slots).try_acquire_owned() {
-                    Ok(slot) => {
-                        let registration = shared.connections.register(peer.ip(), slot);
+                Ok((socket, peer)) => match shared.connections.register(peer.ip()) {
+                    Some(registration) => {
                         tasks.spawn(serve(socket, peer, registration, Arc::clone(&shared)));
                     }
-                    Err(_) => {
+                    None => {
                         let shared = Arc::clone(&shared);
                         tasks.spawn(async move { turn_away(socket, &shared).await });
                     }
@@ -129,7 +127,7 @@ async fn serve(
 /// Refuses a client that there is no room for.
 async fn turn_away(socket: TcpStream, shared: &Shared) {
     let (_, mut writer) = handshake::packets(Box::new(socket), shared.options.handshake_timeout);
-    let error = error::too_many_connections(shared.options.max_connections);
+    let error = error::too_many_connections(shared.connections.most());
     answer::put_error(&mut writer, CapabilityFlags::empty(), &error);
     if let Err(error) = writer.close().await {
         tracing::debug!(%error, "cannot turn a MySQL connection away");

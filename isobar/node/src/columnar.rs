@@ -39,16 +39,22 @@ pub(crate) async fn run(common: Common, shutdown: BoxFuture<'_, ()>) -> Result<(
     let node = me.node;
 
     let path = common.config.data_dir.join("columns");
-    let config = ColumnarConfig {
-        column_cache_bytes: common.config.column_cache_mib << 20,
-        ..ColumnarConfig::default()
-    };
+    let mut settings = common.settings();
+    settings.begin(node, &common.placement).await;
+    let [query_memory, column_cache] = ["query_memory_mib", "column_cache_mib"]
+        .map(|name| settings.number(name).unwrap_or_default() << 20);
+    let config = ColumnarConfig { column_cache_bytes: column_cache, ..ColumnarConfig::default() };
     let columns = ColumnarStore::open(common.disk.clone(), common.clock.clone(), &path, config)
         .with_context(|| format!("cannot open {}", path.display()))?;
+    let cached = columns.clone();
+    settings.turn_by("column_cache_mib", move |mib| {
+        mib.parse::<usize>().into_iter().for_each(|mib| cached.set_column_cache(mib << 20));
+    });
     let store = common.raft_store(&me, Box::new(ColumnarMachines::new(&columns)))?;
     let groups: Arc<dyn Groups> = Arc::new(store.clone());
     let ledger = Arc::new(Ledger::beside(common.clock.clone(), common.ready.clone()));
-    let engine = query_engine(&common, node, &columns, &groups, ledger.clone())?;
+    let (parts, paid) = ((&columns, &groups), ledger.clone());
+    let engine = query_engine(&common, node, parts, paid, query_memory)?;
     let channels = common.channels.clone();
     let accounting =
         accounts::keep(ledger, common.placement.clone(), node, move || channels.version());
@@ -94,6 +100,7 @@ pub(crate) async fn run(common: Common, shutdown: BoxFuture<'_, ()>) -> Result<(
     };
     tokio::select! {
         outcome = work => outcome?,
+        () = common.keep_settings(node, settings) => {}
         () = shutdown => tracing::info!("stopping"),
     }
     stop.cancel();
@@ -120,15 +127,14 @@ fn builder() -> tonic::transport::Server {
 fn query_engine(
     common: &Common,
     node: NodeId,
-    columns: &ColumnarStore,
-    groups: &Arc<dyn Groups>,
+    (columns, groups): (&ColumnarStore, &Arc<dyn Groups>),
     ledger: Arc<Ledger>,
+    memory: usize,
 ) -> Result<Arc<Engine>> {
     let rows = common.transactions();
     let reader = Arc::new(Reader::new(node, columns.clone(), groups.clone(), rows));
-    let bytes = common.config.query_memory_mib << 20;
     let runtime: Arc<RuntimeEnv> = Arc::new(
-        RuntimeEnvBuilder::new().with_memory_pool(Arc::new(FairSpillPool::new(bytes))).build()?,
+        RuntimeEnvBuilder::new().with_memory_pool(Arc::new(FairSpillPool::new(memory))).build()?,
     );
     let (placement, channels) = (common.placement.clone(), common.channels.clone());
     Ok(Engine::new(placement, channels, common.clock.clone(), reader, runtime, ledger)?)

@@ -4,6 +4,7 @@
 //! `docs/reference/configuration.md` is made of the doc comments here: whose a key is stands at the beginning, what is
 //! done without one that may be absent behind `;`.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -119,6 +120,18 @@ impl Config {
     pub fn store(&self, path: &Path) -> Result<()> {
         let text = toml::to_string_pretty(self).context("config cannot be written as TOML")?;
         std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    /// All settings as they are in the file or without one, by name: what no people need to see of it is not there.
+    pub fn shown(&self) -> BTreeMap<String, String> {
+        let Ok(toml::Value::Table(all)) = toml::Value::try_from(self) else {
+            return BTreeMap::new();
+        };
+        let text = |value: toml::Value| match value {
+            toml::Value::String(text) => text,
+            other => other.to_string(),
+        };
+        all.into_iter().map(|(name, value)| (name, text(value))).collect()
     }
 
     /// Where the Raft log lives.

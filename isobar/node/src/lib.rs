@@ -16,6 +16,7 @@ mod orders;
 pub mod recover;
 mod row;
 mod scrub;
+mod settings;
 mod sql;
 mod users;
 
@@ -34,6 +35,7 @@ use txn::{Distance, TxnClient};
 use types::{NodeId, version};
 
 use crate::config::{Config, Role};
+use crate::settings::NodeSettings;
 
 /// Nothing more can be done with a node's store in this process, but in the next.
 #[derive(Debug, thiserror::Error)]
@@ -61,20 +63,33 @@ pub fn restarts() -> u32 {
 /// How long each part of a node may take to end.
 const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// What is logged by this process, and what changes that, by a level or a filter.
+pub struct LogLevel {
+    /// As it is without SET CONFIG.
+    pub own: String,
+    /// Logs by this from now on.
+    pub turn: Box<dyn Fn(&str) + Send + Sync>,
+}
+
 /// Runs a node until `shutdown` resolves. Futures are compiled where they are run: here, not in every program.
 ///
 /// # Errors
 ///
 /// What keeps it from starting, or ends it.
-pub fn run(runtime: &Runtime, config: Config, shutdown: BoxFuture<'_, ()>) -> Result<()> {
-    runtime.block_on(run_role(config, shutdown))
+pub fn run(
+    runtime: &Runtime,
+    config: Config,
+    log: LogLevel,
+    shutdown: BoxFuture<'_, ()>,
+) -> Result<()> {
+    runtime.block_on(run_role(config, log, shutdown))
 }
 
-async fn run_role(config: Config, shutdown: BoxFuture<'_, ()>) -> Result<()> {
+async fn run_role(config: Config, log: LogLevel, shutdown: BoxFuture<'_, ()>) -> Result<()> {
     std::fs::create_dir_all(&config.data_dir)
         .with_context(|| format!("cannot create {}", config.data_dir.display()))?;
     let _lock = lock(&config.data_dir)?;
-    let common = Common::new(config);
+    let common = Common::new(config, log);
     mpp::tasks::inherit();
     match common.config.role {
         Role::Row => row::run(common, shutdown).await,
@@ -86,6 +101,7 @@ async fn run_role(config: Config, shutdown: BoxFuture<'_, ()>) -> Result<()> {
 /// What every role has.
 struct Common {
     config: Config,
+    log: Arc<LogLevel>,
     channels: Channels,
     rpc: RpcClient,
     placement: PlacementClient,
@@ -96,6 +112,20 @@ struct Common {
 }
 
 impl Common {
+    /// The settings that this node begins with.
+    fn settings(&self) -> NodeSettings {
+        let mut settings = NodeSettings::new(&self.config, &self.log.own);
+        let log = self.log.clone();
+        settings.turn_by("log_level", move |level| (log.turn)(level));
+        settings
+    }
+
+    /// Keeps a node to what SET CONFIG sets for as long as it is awaited.
+    async fn keep_settings(&self, node: NodeId, settings: NodeSettings) {
+        let channels = self.channels.clone();
+        settings.keep(node, self.placement.clone(), move || channels.version()).await;
+    }
+
     /// Reports what this process uses of its processors for as long as it is awaited.
     async fn report_processors(&self, node: NodeId) {
         let channels = self.channels.clone();
@@ -127,7 +157,7 @@ impl Common {
             .with_distances(distance)
     }
 
-    fn new(config: Config) -> Self {
+    fn new(config: Config, log: LogLevel) -> Self {
         let book = AddressBook::default();
         let members: Vec<(NodeId, String)> =
             config.placement.iter().map(|member| (member.id, member.address.to_string())).collect();
@@ -139,6 +169,7 @@ impl Common {
         let placement = PlacementClient::new(Arc::new(rpc.clone()), members);
         Common {
             config,
+            log: Arc::new(log),
             channels,
             rpc,
             placement,

@@ -81,8 +81,9 @@ pub(crate) async fn run(common: Common, shutdown: BoxFuture<'_, ()>) -> Result<(
     let collector = collector(&common, &groups, &txn, &rows);
     let upkeep = Upkeep::start(&rows, (&store, &kv), &stop)?;
     let handover = Handover::new(groups.clone(), Some(txn.clone()), common.rpc.clone());
+    let mut settings = common.settings();
     let server = match common.config.mysql_address {
-        Some(_) => Some(SqlServer::start(&common, node).await?),
+        Some(_) => Some(SqlServer::start(&common, node, &mut settings).await?),
         None => None,
     };
     let sessions = server.as_ref().map(|server| server.transactions().clone());
@@ -100,6 +101,7 @@ pub(crate) async fn run(common: Common, shutdown: BoxFuture<'_, ()>) -> Result<(
         outcome = work => outcome,
         () = collector.run() => Ok(()),
         () = common.report_processors(node) => Ok(()),
+        () = common.keep_settings(node, settings) => Ok(()),
         () = &mut shutdown => {
             tracing::info!("stopping");
             hand_over(&handover, &store).await;

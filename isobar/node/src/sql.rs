@@ -21,6 +21,7 @@ use wire::{Connections, Options, Server};
 
 use crate::Common;
 use crate::backend::{ServerHost, SqlBackend};
+use crate::settings::NodeSettings;
 use futures::future::BoxFuture;
 use placement::entry::Me;
 
@@ -42,7 +43,11 @@ pub(crate) struct SqlServer {
 
 impl SqlServer {
     /// Takes the address for MySQL clients, as a node; they are served once it is opened.
-    pub(crate) async fn start(common: &Common, node: NodeId) -> Result<SqlServer> {
+    pub(crate) async fn start(
+        common: &Common,
+        node: NodeId,
+        settings: &mut NodeSettings,
+    ) -> Result<SqlServer> {
         let config = &common.config;
         let address = config.mysql_address.context("MySQL clients need `mysql_address`")?;
         let given = config.tls_certificate.clone().zip(config.tls_key.clone());
@@ -57,6 +62,10 @@ impl SqlServer {
             common.clock.clone(),
         );
         let connections = Arc::new(Connections::default());
+        let allowed = connections.clone();
+        settings.turn_by("max_connections", move |most| {
+            most.parse().into_iter().for_each(|most| allowed.allow(most));
+        });
         let ledger = Arc::new(Ledger::beside(common.clock.clone(), common.ready.clone()));
         let channels = common.channels.clone();
         let accounting =
@@ -123,7 +132,8 @@ impl SqlServer {
 pub(crate) async fn run(common: Common, shutdown: BoxFuture<'_, ()>) -> Result<()> {
     let participant = common.participant()?;
     let identity = common.establish(&participant).await?;
-    let server = SqlServer::start(&common, identity.node).await?;
+    let mut settings = common.settings();
+    let server = SqlServer::start(&common, identity.node, &mut settings).await?;
     server.open();
     let me = Node {
         id: identity.node,
@@ -133,6 +143,7 @@ pub(crate) async fn run(common: Common, shutdown: BoxFuture<'_, ()>) -> Result<(
     };
     tokio::select! {
         () = common.report_processors(identity.node) => {}
+        () = common.keep_settings(identity.node, settings) => {}
         outcome = register_and_send_heartbeats(&common, &identity, me, server.transactions()) => outcome?,
         () = shutdown => tracing::info!("stopping"),
     }

@@ -417,6 +417,15 @@ pub enum Request {
     },
     /// How many request units a second the cluster carries.
     Calibrate(Calibration),
+    /// By what settings a node goes.
+    NoteSettings {
+        /// Which.
+        node: NodeId,
+        /// Names and values.
+        settings: Vec<(String, String)>,
+    },
+    /// By what settings all nodes go, as far as they have said so to this leader.
+    NodeSettings,
 }
 
 impl Request {
@@ -525,4 +534,6 @@ pub enum Response {
     Runaways(Vec<Runaway>),
     /// Request units a second.
     Quota(u64),
+    /// By nodes, names and values.
+    NodeSettings(Vec<(NodeId, Vec<(String, String)>)>),
 }

@@ -44,6 +44,19 @@ impl PlacementClient {
         }
     }
 
+    /// Reports by what settings this node goes.
+    pub async fn note_settings(&self, node: NodeId, settings: Vec<(String, String)>) -> Result<()> {
+        self.caller.send(Request::NoteSettings { node, settings }).await.map(drop)
+    }
+
+    /// By what settings all nodes go, as far as they have said so.
+    pub async fn node_settings(&self) -> Result<Vec<(NodeId, Vec<(String, String)>)>> {
+        match self.caller.send(Request::NodeSettings).await? {
+            Response::NodeSettings(settings) => Ok(settings),
+            other => Err(unexpected("NodeSettings", &other)),
+        }
+    }
+
     /// Watched queries and their version; none if they are known as of this one.
     pub async fn watches(&self, known: u64) -> Result<Option<(u64, Vec<QueryWatch>)>> {
         match self.caller.send(Request::Watches(known)).await? {

@@ -1,8 +1,10 @@
-//! What the leader of a term knows of resources: rates of groups, shared out among processes, and what nodes do with their
-//! processors.
+//! What the leader of a term knows of nodes and resources: rates of groups, shared out among processes, what nodes do with
+//! their processors, and by what settings they go.
 //!
 //! Not confirmed by a quorum: a deposed leader's grants are those that were true a moment ago, and end with its lease on
 //! whoever still asks it.
+
+use std::collections::BTreeMap;
 
 use env::Clock;
 use parking_lot::{MappedMutexGuard, MutexGuard};
@@ -16,11 +18,15 @@ use crate::service::PlacementService;
 /// Most groups that a process reports at a time.
 const MOST_USES: usize = 4_096;
 
+/// Most settings of a node, and bytes of one.
+const MOST_SETTINGS: (usize, usize) = (64, 4_096);
+
 /// What is known in a term.
 pub(crate) struct TermResources {
     term: u64,
     shares: Shares,
     capacity: Capacity,
+    settings: BTreeMap<NodeId, Vec<(String, String)>>,
 }
 
 impl PlacementService {
@@ -64,6 +70,34 @@ impl PlacementService {
         self.resources_of_term()?.capacity.quota(by)
     }
 
+    /// Takes note of the settings that a node goes by.
+    pub(crate) fn note_settings(
+        &self,
+        node: NodeId,
+        settings: Vec<(String, String)>,
+    ) -> Result<()> {
+        let (most, longest) = MOST_SETTINGS;
+        let too_long = |(name, value): &(String, String)| name.len() + value.len() > longest;
+        if settings.len() > most || settings.iter().any(too_long) {
+            return Err(Error::Invalid(format!(
+                "a node reports at most {most} settings, each of at most {longest} bytes"
+            )));
+        }
+        if !self.view.read().nodes.contains_key(&node) {
+            return Err(Error::not_found("node", node.to_string()));
+        }
+        self.resources_of_term()?.settings.insert(node, settings);
+        Ok(())
+    }
+
+    /// The settings that nodes go by, as they have said.
+    pub(crate) fn node_settings(&self) -> Result<Vec<(NodeId, Vec<(String, String)>)>> {
+        let mut held = self.resources_of_term()?;
+        let state = self.view.read();
+        held.settings.retain(|node, _| state.nodes.contains_key(node));
+        Ok(held.settings.iter().map(|(node, settings)| (*node, settings.clone())).collect())
+    }
+
     fn resources_of_term(&self) -> Result<MappedMutexGuard<'_, TermResources>> {
         let (term, now) = (self.lead()?, self.clock.now());
         Ok(MutexGuard::map(self.resources.lock(), |held| {
@@ -72,6 +106,7 @@ impl PlacementService {
                 term,
                 shares: Shares::new(now),
                 capacity: Capacity::new(now),
+                settings: BTreeMap::new(),
             }))
         }))
     }

@@ -204,6 +204,7 @@ impl Session {
             | Stmt::QueryWatch(_)
             | Stmt::QueryUnwatch(_)
             | Stmt::Calibrate(_)
+            | Stmt::SetConfig { .. }
             | Stmt::Grant(_)
             | Stmt::Show(_)
             | Stmt::Describe { .. }
@@ -297,6 +298,7 @@ impl Session {
                 Ok(done())
             }
             Stmt::Calibrate(by) => self.calibrate(*by).await,
+            Stmt::SetConfig { whose, name, value } => self.set_config(&whose, &name, value).await,
             Stmt::DropUser { users, if_exists } => self.drop_users(users, if_exists).await,
             Stmt::Grant(grant) => {
                 self.commit().await?;

@@ -37,6 +37,9 @@ pub fn set(parser: &mut Parser) -> SqlResult<Stmt> {
             return characteristics(parser, scope);
         }
     }
+    if take(parser, &["CONFIG"]) {
+        return super::config::set_config(parser);
+    }
     if take(parser, &["RESOURCE", "GROUP"]) {
         return group_name(parser).map(Stmt::SetResourceGroup);
     }

@@ -46,6 +46,7 @@ pub fn show(parser: &mut Parser) -> SqlResult<Stmt> {
         }
         ("VARIABLES", _) => ShowKind::Variables { global },
         ("STATUS", _) => ShowKind::Status,
+        ("CONFIG", _) => ShowKind::Config,
         ("WARNINGS", _) => ShowKind::Warnings { errors: false, window: limit(parser)? },
         ("ERRORS", _) => ShowKind::Warnings { errors: true, window: limit(parser)? },
         ("COUNT", _) => counted(parser)?,

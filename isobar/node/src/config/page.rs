@@ -9,6 +9,8 @@ use std::path::Path;
 use clap::ValueEnum;
 use serde::de::DeserializeOwned;
 
+use types::setting::SETTINGS;
+
 use super::{Config, Member, Role};
 
 const SOURCE: &str = include_str!("../config.rs");
@@ -25,6 +27,27 @@ stand in it. Everything else that can be set is a [variable](variables.md) of th
 
 Made from the doc comments in `isobar/node/src/config.rs`: change those, and run
 `UPDATE_DOCS=1 cargo test -p isobar-node settings_are_listed`.
+";
+
+const CHANGED: &str = "
+## Changed while nodes run
+
+`SHOW CONFIG` shows by what every node goes: `Type`, `Instance` (its internal address), `Name` and `Value`, which `LIKE` and
+`WHERE` choose from; nodes report it within some seconds. `SET CONFIG` changes a setting of a kind of node (`row`, `sql`,
+`columnar`, or `tikv`, `tidb`, `tiflash`), or of one node by its address or number, from now on and over restarts, without a
+shell on the machine; what is set for a node goes before what is set for its kind. `DEFAULT` gives it back to the node's file.
+
+```text
+SHOW CONFIG WHERE Name = 'log_level';
+SET CONFIG columnar log_level = 'debug';
+SET CONFIG '10.0.0.5:4019' max_connections = 2000;
+SET CONFIG columnar log_level = DEFAULT;
+```
+
+These can be changed (`log_level` stands in no file: a process begins with `ISOBAR_LOG`, or `info`):
+
+| setting | nodes | values | counts |
+|---|---|---|---|
 ";
 
 /// How the doc comment of a key begins that is not for all roles.
@@ -158,6 +181,12 @@ fn page() -> String {
     for Field { name, ty, doc } in fields("Member") {
         assert!(doc.ends_with('.'), "{name}: {doc}");
         _ = writeln!(page, "| `{name}` | {} | {doc} |", kind(&ty));
+    }
+    page.push_str(CHANGED);
+    for setting in SETTINGS {
+        let counts = if setting.at_once { "at once" } else { "when the node starts again" };
+        let (name, kinds) = (setting.name, setting.kinds.join(", "));
+        _ = writeln!(page, "| `{name}` | {kinds} | {} | {counts} |", setting.values());
     }
     page
 }

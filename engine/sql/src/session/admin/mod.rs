@@ -3,6 +3,7 @@
 //! Nothing here changes a row.
 
 mod calibration;
+mod config;
 mod globals;
 mod grants;
 mod maintenance;

@@ -38,6 +38,7 @@ impl Session {
             },
             ShowKind::Variables { global } => self.show_variables(global).await?,
             ShowKind::Status => self.show_status(),
+            ShowKind::Config => self.show_config().await?,
             ShowKind::Grants(user) => self.show_grants(user).await?,
             ShowKind::Engines => renamed(
                 information_schema::engines(),
