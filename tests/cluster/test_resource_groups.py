@@ -313,6 +313,17 @@ def test_what_a_query_computes_is_paid_for_too(cluster: Cluster, wide: str):
         assert error.value.args[0] == RUNAWAY
 
 
+def test_what_joins_on_columns_compute_is_paid_for(cluster: Cluster, wide: str):
+    cluster.sql("ALTER RESOURCE GROUP rg1 RU_PER_SEC = UNLIMITED")
+    with session(cluster, "usr1") as connection, connection.cursor() as cursor:
+        cursor.execute("SET tidb_isolation_read_engines = 'tiflash'")
+        before = used(cluster, "rg1")
+        # Pairs of what is a tenth of a scan to read.
+        cursor.execute(f"{SLOW} WHERE a.id < 3000 AND b.id < 3000")
+        wait_until("it is known who paid", lambda: used(cluster, "rg1") - before > 2 * SCAN)
+    cluster.sql("ALTER RESOURCE GROUP rg1 RU_PER_SEC = 20")
+
+
 def test_a_runaway_is_switched_and_the_next_statement_is_not(cluster: Cluster, wide: str):
     scans = " UNION ALL ".join(["SELECT MAX(LENGTH(a)) FROM d.wide"] * 20)
     with limited(cluster, "RU = 100, ACTION = SWITCH_GROUP(default)") as cursor:

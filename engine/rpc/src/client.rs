@@ -147,6 +147,11 @@ pub(crate) fn pack<T: Serialize>(body: &T, channels: &Channels) -> Result<Payloa
     Ok(Payload { format: FORMAT, body, cluster, speaks, version, priority, processor_us: 0 })
 }
 
+/// Has the work that asked pay for what the answer took. No request takes longer than one may last.
+fn pay(answer: &Payload) {
+    resources::priority::spend(Duration::from_micros(answer.processor_us).min(CALL_TIMEOUT));
+}
+
 pub(crate) fn unpack<T: DeserializeOwned>(payload: &Payload) -> Result<T> {
     if payload.format != FORMAT {
         return Err(Error::Invalid(format!(
@@ -225,7 +230,7 @@ impl txn::RowTransport for RpcClient {
         let payload = pack(&request, &self.channels)?;
         let answer = self.ask((&address, Service::Txn), pages, payload).await;
         let answer = answer.map_err(|error| of(&format!("row node {node} at {address}"), error))?;
-        resources::priority::spend(Duration::from_micros(answer.processor_us).min(CALL_TIMEOUT));
+        pay(&answer);
         unpack(&answer)
     }
 }
@@ -262,8 +267,8 @@ impl placement::client::PlacementTransport for RpcClient {
 mod tests {
     use std::sync::Arc;
 
-    use resources::Scheduled;
-    use types::Priority;
+    use resources::{Ledger, Payer, Scheduled};
+    use types::{Priority, ResourceGroup};
 
     use super::*;
 
@@ -275,5 +280,20 @@ mod tests {
         let asks = by.run(async { pack(&7_u32, &channels).unwrap() });
         assert_eq!(futures::executor::block_on(asks).priority(), Priority::High);
         assert_eq!(pack(&7_u32, &channels).unwrap().priority(), Priority::Medium);
+    }
+
+    #[test]
+    fn what_an_answer_took_is_paid_for_by_who_asks() {
+        let ledger = Ledger::new(Arc::new(env::SimClock::new(0)));
+        let account = ledger.account(&ResourceGroup::new("g").unwrap());
+        let by = Scheduled::new(Arc::default());
+        by.charge_to(Some(Payer::new(account.clone())));
+        for (processor_us, least, most) in [(3_000, 1.0, 1.5), (u64::MAX, 1.0, 6_700.0)] {
+            let before = account.used().as_f64();
+            let answer = Payload { processor_us, ..Payload::default() };
+            futures::executor::block_on(by.run(async { pay(&answer) }));
+            let paid = account.used().as_f64() - before;
+            assert!((least..=most).contains(&paid), "{paid}");
+        }
     }
 }

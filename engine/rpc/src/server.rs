@@ -331,15 +331,20 @@ impl Answers for Port {
             Service::Txn => {
                 let by = Scheduled::new(self.ready.clone());
                 by.set_priority(payload.priority());
-                let mut said = self.said(by.run(self.ask_txn(&payload)).await);
-                if let Said::Answer(answer) = &mut said {
-                    answer.processor_us = by.take_spent().as_micros() as u64;
-                }
-                said
+                let said = by.run(async { self.said(self.ask_txn(&payload).await) }).await;
+                with_cost(said, &by)
             }
             Service::Placement => self.said(self.ask_placement(&payload).await),
         }
     }
+}
+
+/// An answer that says how long a processor took for it.
+fn with_cost(mut said: Said, by: &Scheduled) -> Said {
+    if let Said::Answer(answer) = &mut said {
+        answer.processor_us = by.take_spent().as_micros() as u64;
+    }
+    said
 }
 
 fn write(mut spool: SpoolWriter, chunk: Vec<u8>) -> Result<SpoolWriter> {
@@ -361,5 +366,23 @@ fn refused(error: Error) -> Status {
         Error::Invalid(_) | Error::Corrupt(_) => Status::invalid_argument(error.to_string()),
         Error::Revoked(_) => Status::failed_precondition(error.to_string()),
         _ => Status::unavailable(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_says_what_it_took() {
+        let by = Scheduled::new(Arc::default());
+        by.compute(|| {
+            let began = env::processor::thread_time();
+            while (env::processor::thread_time() - began).as_millis() < 3 {}
+        });
+        let Said::Answer(answer) = with_cost(Said::Answer(Payload::default()), &by) else {
+            panic!()
+        };
+        assert!((2_000..10_000).contains(&answer.processor_us), "{}", answer.processor_us);
     }
 }
