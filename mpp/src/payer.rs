@@ -100,10 +100,14 @@ impl Payers {
     /// Who pays for a group; the default group for one that is not there.
     pub async fn of_group(&self, name: Option<&str>) -> Payer {
         let catalog = self.placement.catalog().await.ok();
-        let named = |name: &str| catalog.as_ref()?.resources.named(name);
+        let named = |name: &str| catalog.as_ref()?.effective_group(name);
         let everybodys = ResourceGroup::everybodys();
         let group = name.and_then(named).or_else(|| named(DEFAULT_GROUP)).unwrap_or(&everybodys);
-        Payer(Arc::new(Paying::begin(&self.ledger, group, named)))
+        let paying = Paying::begin(&self.ledger, group, named);
+        if catalog.as_ref().is_some_and(|catalog| !catalog.controls_resources()) {
+            paying.work.charge_to(None);
+        }
+        Payer(Arc::new(paying))
     }
 
     /// Who pays for a task that a coordinator sends.

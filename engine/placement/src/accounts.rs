@@ -32,7 +32,7 @@ pub async fn keep(
         }
         pause = PERIOD;
         if let Ok(Ok(catalog)) = timeout(ANSWER, placement.catalog()).await {
-            ledger.follow(|name| catalog.resources.named(name));
+            ledger.follow(|name| catalog.effective_group(name));
         }
         let uses = ledger.uses();
         // An older leader of placement would not know what it is asked.

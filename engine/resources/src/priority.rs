@@ -8,7 +8,7 @@
 use std::cell::Cell;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicIsize, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU8, AtomicU64, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
@@ -95,6 +95,8 @@ struct Owner {
     /// Who pays for processor time, if anybody does.
     payer: Mutex<Option<Arc<Payer>>>,
     turn: Mutex<Option<Turn>>,
+    /// Whether anybody wants to know what it uses of a processor.
+    timed: AtomicBool,
     /// Nanoseconds of a processor that were not paid for yet.
     spent: AtomicU64,
 }
@@ -111,6 +113,10 @@ impl Owner {
         let all = [Priority::Low, Priority::Medium, Priority::High];
         let index = usize::from(self.priority.load(Ordering::Relaxed));
         all.get(index).copied().unwrap_or_default()
+    }
+
+    fn is_timed(&self) -> bool {
+        self.timed.load(Ordering::Relaxed)
     }
 
     /// Has time of a processor paid for; little of it together with what comes next.
@@ -164,6 +170,7 @@ impl Scheduled {
             priority: AtomicU8::new(Priority::Medium as u8),
             payer: Mutex::new(None),
             turn: Mutex::new(None),
+            timed: AtomicBool::new(true),
             spent: AtomicU64::new(0),
         }))
     }
@@ -177,8 +184,9 @@ impl Scheduled {
         self.owner.priority.store(priority as u8, Ordering::Relaxed);
     }
 
-    /// From now on this one pays for its processor time, and that of its tasks.
+    /// From now on this one pays for its processor time, and that of its tasks; or nobody, who need not know it.
     pub fn charge_to(&self, payer: Option<Arc<Payer>>) {
+        self.owner.timed.store(payer.is_some(), Ordering::Relaxed);
         let before = std::mem::replace(&mut *self.owner.payer.lock(), payer);
         if before.is_none() {
             // Nobody was to pay for that.
@@ -311,7 +319,7 @@ impl<F: Future> Future for Run<F> {
         let owner = &this.by.owner;
         let outside = CURRENT.replace(Some(owner.clone()));
         // Work within other work is paid for with that.
-        let timed = outside.is_none().then(Timed::begin);
+        let timed = (outside.is_none() && owner.is_timed()).then(Timed::begin);
         let polled = this.work.poll(&mut Context::from_waker(&waker));
         CURRENT.set(outside);
         if let Some(timed) = timed {

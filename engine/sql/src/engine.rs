@@ -95,6 +95,12 @@ impl Engine {
         Some(payer)
     }
 
+    /// Has nobody pay for what is asked of the store from now on.
+    pub(crate) fn charge_nobody(&mut self) -> Option<Arc<Payer>> {
+        self.storage = self.uncharged.clone();
+        None
+    }
+
     /// Whether statements of a group may be runaways.
     pub(crate) fn may_run_away(&self, group: &ResourceGroup) -> bool {
         let is_watched =

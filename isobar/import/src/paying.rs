@@ -10,7 +10,7 @@ use placement::{PlacementClient, accounts};
 use resources::{Ledger, Payer, Scheduled};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use types::{Error, NodeId, Priority, version};
+use types::{Error, NodeId, Priority, ResourceGroup, version};
 
 /// What an import is among the kinds of background work.
 const TASK: &str = "import";
@@ -37,8 +37,11 @@ impl Paying {
     /// A group that is not there, or no answer of placement.
     pub async fn begin(placement: PlacementClient, group: &str) -> Result<Self> {
         let catalog = placement.catalog().await?;
-        let group = catalog.resources.named(group);
-        let group = group.context("its resource group was dropped")?;
+        let everybodys = ResourceGroup::everybodys();
+        let group = match catalog.controls_resources() {
+            true => catalog.resources.named(group).context("its resource group was dropped")?,
+            false => &everybodys,
+        };
         let ledger = Arc::new(Ledger::new(Arc::new(env::RealClock::new())));
         let (payer, scheduled) = (Payer::new(ledger.account(group)), ledger.scheduled());
         let gives_way = group.background.iter().any(|task| task == TASK);

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use types::{Column, Error, IndexId, Result, SchemaVersion, Table, TableId, Timestamp};
+use types::{
+    Column, Error, IndexId, ResourceGroup, Result, SchemaVersion, Table, TableId, Timestamp,
+};
 
 use super::resource_groups::{GroupChange, ResourceGroups};
 use super::users::{GrantChange, User};
@@ -236,6 +238,16 @@ impl Catalog {
     /// Whether circles of waiting transactions are looked for.
     pub fn detects_deadlocks(&self) -> bool {
         self.globals.get("innodb_deadlock_detect").is_none_or(|value| value != "OFF")
+    }
+
+    /// Whether resource groups have an effect.
+    pub fn controls_resources(&self) -> bool {
+        self.globals.get("tidb_enable_resource_control").is_none_or(|value| value != "OFF")
+    }
+
+    /// The limits and priority of a resource group, while they have an effect.
+    pub fn effective_group(&self, name: &str) -> Option<&ResourceGroup> {
+        self.resources.named(name).filter(|_| self.controls_resources())
     }
 
     /// For how long a timestamp is read at that need not be new.

@@ -14,7 +14,8 @@ use syntax::statement::Stmt;
 use types::resource_group::{Action, DEFAULT_GROUP};
 use types::{Error, GroupOptions, Priority, Privileges, ResourceGroup};
 use values::error::{
-    SqlError, SqlResult, no_resource_group, privilege_needed, resource_group_exists,
+    SqlError, SqlResult, no_resource_group, privilege_needed, resource_control_disabled,
+    resource_group_exists,
 };
 
 use super::runaway::Guard;
@@ -39,6 +40,8 @@ pub(super) struct GroupChoice {
     guard: Option<Arc<Guard>>,
     /// Whether what runs goes behind all other work.
     gives_way: bool,
+    /// Whether groups have an effect.
+    controlled: bool,
 }
 
 impl GroupChoice {
@@ -46,8 +49,19 @@ impl GroupChoice {
         let usual = Arc::new(ResourceGroup::everybodys());
         let running = usual.clone();
         let (own, set, chosen_by, payer, guard) = (None, None, None, None, None);
-        let gives_way = false;
-        GroupChoice { own, set, usual, chosen_by, running, payer, scheduled, guard, gives_way }
+        let (gives_way, controlled) = (false, true);
+        GroupChoice {
+            own,
+            set,
+            usual,
+            chosen_by,
+            running,
+            payer,
+            scheduled,
+            guard,
+            gives_way,
+            controlled,
+        }
     }
 
     /// By what work of the session is scheduled.
@@ -90,12 +104,17 @@ impl Session {
             self.group.usual = Arc::new(group.clone());
         }
         self.group.chosen_by = Some(catalog.version);
+        self.group.controlled = catalog.controls_resources();
         self.switch_to(self.group.usual.clone());
     }
 
     fn switch_to(&mut self, group: Arc<ResourceGroup>) {
-        self.group.payer = self.engine.charge_to(&group);
-        self.group.scheduled.set_priority(group.priority);
+        self.group.payer = match self.group.controlled {
+            true => self.engine.charge_to(&group),
+            false => self.engine.charge_nobody(),
+        };
+        let priority = if self.group.controlled { group.priority } else { Priority::default() };
+        self.group.scheduled.set_priority(priority);
         self.group.scheduled.charge_to(self.group.payer.clone());
         self.group.running = group;
     }
@@ -122,7 +141,7 @@ impl Session {
             self.switch_to(self.group.usual.clone());
         }
         if std::mem::take(&mut self.group.gives_way) {
-            self.group.scheduled.set_priority(self.group.usual.priority);
+            self.switch_to(self.group.usual.clone());
         }
     }
 
@@ -168,6 +187,9 @@ impl Session {
     pub(super) async fn set_resource_group(&mut self, name: String) -> SqlResult<Reply> {
         self.engine.storage.timestamp().await?;
         let (rights, catalog) = self.rights().await?;
+        if !catalog.controls_resources() {
+            return Err(resource_control_disabled());
+        }
         if catalog.resources.named(&name).is_none() {
             return Err(no_resource_group(&name));
         }
@@ -209,6 +231,10 @@ impl Session {
         change: GroupChange,
         lenient: Option<String>,
     ) -> SqlResult<Reply> {
+        self.engine.storage.timestamp().await?;
+        if !self.engine.storage.catalog().await?.controls_resources() {
+            return Err(resource_control_disabled());
+        }
         match self.engine.storage.change(CatalogChange::Groups(change)).await {
             Ok(_) => {}
             // Another group may be meant, to which runaways would be switched.

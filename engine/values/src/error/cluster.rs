@@ -34,6 +34,9 @@ super::errors! {
     resource_group_exists(name) = 8248 "HY000" "Resource group '{name}' already exists";
     /// A resource group that is not there; a warning where a hint names it.
     no_resource_group(name) = 8249 "HY000" "Unknown resource group '{name}'";
+    /// A statement about resource groups where they have no effect.
+    resource_control_disabled() = 8250 "HY000"
+        "Resource control feature is disabled. Run `SET GLOBAL tidb_enable_resource_control='on'` to enable the feature";
     /// A statement that waited for request units of its resource group for as long as it may.
     resource_group_throttled() = 8252 "HY000" "Exceeded resource group quota limitation";
     /// A statement that its resource group's QUERY_LIMIT ended.

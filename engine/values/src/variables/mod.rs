@@ -212,6 +212,11 @@ pub const VARIABLES: &[Variable] = &[
         "Whether statements that would do nothing here are accepted: OFF, ON, or WARN for a warning.",
     ),
     everybodys(
+        "tidb_enable_resource_control",
+        "ON",
+        "Whether resource groups have an effect: without, nobody pays for anything or waits for units, all priorities are alike, and groups are neither made nor changed (8250).",
+    ),
+    everybodys(
         "tidb_enable_tso_follower_proxy",
         "OFF",
         "Whether SQL nodes ask members of placement that do not lead for timestamps, who ask the leader for many at once. [Timestamps](transactions.md#timestamps).",
