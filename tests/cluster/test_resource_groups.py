@@ -441,24 +441,24 @@ def test_a_quota_is_known_by_hardware_and_not_by_a_time_without_load(cluster: Cl
 
 
 def test_without_resource_control_nobody_pays_or_waits(cluster: Cluster, wide: str):
-    cluster.sql("ALTER RESOURCE GROUP rg1 RU_PER_SEC = 1")
-    with session(cluster, "usr1") as connection, connection.cursor() as cursor:
-        known = used(cluster, "rg1")
+    cluster.sql("ALTER RESOURCE GROUP rg2 RU_PER_SEC = 1")
+    with session(cluster, "usr2") as connection, connection.cursor() as cursor:
+        known = used(cluster, "rg2")
         cursor.execute("INSERT INTO d.t VALUES (9, REPEAT('x', 20000))")
-        wait_until("it is known who paid", lambda: used(cluster, "rg1") - known > 50)
+        wait_until("it is known who paid", lambda: used(cluster, "rg2") - known > 50)
         cluster.sql("SET GLOBAL tidb_enable_resource_control = OFF")
         # It owes what would come in in a minute.
         for engine in ("tikv", "tiflash"):
             cursor.execute(f"SET tidb_isolation_read_engines = '{engine}'")
             cursor.execute(wide)
             assert cursor.fetchall() == ((TEXT,),)
-        assert fails_with(cursor, "SET RESOURCE GROUP rg1") == 8250
+        assert fails_with(cursor, "SET RESOURCE GROUP rg2") == 8250
     with cluster.connect() as connection, connection.cursor() as cursor:
-        assert fails_with(cursor, "ALTER RESOURCE GROUP rg1 RU_PER_SEC = 20") == 8250
-        before = used(cluster, "rg1")
+        assert fails_with(cursor, "ALTER RESOURCE GROUP rg2 RU_PER_SEC = 40") == 8250
+        before = used(cluster, "rg2")
         cursor.execute("SET GLOBAL tidb_enable_resource_control = ON")
-        cursor.execute("ALTER RESOURCE GROUP rg1 RU_PER_SEC = 20")
-    with session(cluster, "usr1") as connection, connection.cursor() as cursor:
+        cursor.execute("ALTER RESOURCE GROUP rg2 RU_PER_SEC = 40")
+    with session(cluster, "usr2") as connection, connection.cursor() as cursor:
         cursor.execute("SELECT id FROM d.t WHERE id = 1")
-    wait_until("it is paid for again", lambda: used(cluster, "rg1") > before)
-    assert used(cluster, "rg1") - before < SCAN / 2, "what was read meanwhile was nobody's"
+    wait_until("it is paid for again", lambda: used(cluster, "rg2") > before)
+    assert used(cluster, "rg2") - before < SCAN / 2, "what was read meanwhile was nobody's"
