@@ -451,6 +451,7 @@ mod tests {
     }
 
     #[test]
+    #[allow(clippy::disallowed_methods)] // work turns by the machine's clock
     fn another_account_pays_for_the_rest_of_what_takes_long() {
         let ledger = crate::Ledger::new(Arc::new(env::SimClock::new(0)));
         let [one, other] =

@@ -67,6 +67,7 @@ mod tests {
     }
 
     #[test]
+    #[allow(clippy::disallowed_methods)] // nothing else waits without a processor
     fn work_that_waits_for_a_processor_is_not_charged_for_it() {
         std::thread::spawn(|| {
             let (passed, had) = timed(|| std::thread::sleep(Duration::from_millis(30)));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use placement::api::{Catalog, CatalogChange, Lease, Route};
+use placement::api::{Catalog, CatalogChange, Lease, NodeSettings, Route};
 use placement::api::{LockAnswer, LockRequest};
 use placement::{ClusterStatus, PlacementClient};
 use resources::Payer;
@@ -481,7 +481,7 @@ impl Storage for ClusterStorage {
         self.placement.calibrate(by).await
     }
 
-    async fn node_settings(&self) -> Result<Vec<(NodeId, Vec<(String, String)>)>> {
+    async fn node_settings(&self) -> Result<NodeSettings> {
         self.placement.node_settings().await
     }
 

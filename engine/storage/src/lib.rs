@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use placement::ClusterStatus;
-use placement::api::{Catalog, CatalogChange, Lease};
+use placement::api::{Catalog, CatalogChange, Lease, NodeSettings};
 use placement::api::{LockAnswer, LockRequest};
 use resources::Payer;
 pub use txn::Acquired;
@@ -24,7 +24,7 @@ pub use txn::api::{Current, Expect, Waiting};
 pub use txn::{ReadFrom, ReplicaReads};
 use types::calibration::Calibration;
 use types::query_watch::{QueryWatch, Runaway};
-use types::{Error, LeaseId, NodeId, Result, Table, TableId, Timestamp};
+use types::{Error, LeaseId, Result, Table, TableId, Timestamp};
 
 /// A key and its row.
 pub type Pair = (Vec<u8>, Vec<u8>);
@@ -220,7 +220,7 @@ pub trait Storage: Send + Sync + 'static {
     }
 
     /// By what settings nodes go, by their numbers.
-    async fn node_settings(&self) -> Result<Vec<(NodeId, Vec<(String, String)>)>> {
+    async fn node_settings(&self) -> Result<NodeSettings> {
         Ok(Vec::new())
     }
 

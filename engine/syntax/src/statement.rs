@@ -310,7 +310,7 @@ pub enum CalibrateBy {
     /// What was used.
     Used {
         /// From when.
-        start: Expr,
+        start: Box<Expr>,
         /// Until when; without, until now.
         until: Option<Until>,
     },
@@ -320,7 +320,7 @@ pub enum CalibrateBy {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Until {
     /// Then.
-    End(Expr),
+    End(Box<Expr>),
     /// After so long.
     Lasts(Duration),
 }

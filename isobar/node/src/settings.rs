@@ -20,6 +20,9 @@ const ANSWER: Duration = Duration::from_secs(2);
 /// After how many looks placement's leader is given them again: it may be another one.
 const REPORTED_EVERY: u32 = 5;
 
+/// Acts by a value from now on.
+type Turn = Box<dyn Fn(&str) + Send + Sync>;
+
 /// The settings of a node.
 pub(crate) struct NodeSettings {
     kinds: Vec<&'static str>,
@@ -27,8 +30,7 @@ pub(crate) struct NodeSettings {
     own: BTreeMap<String, String>,
     /// By which the node goes.
     now: BTreeMap<String, String>,
-    /// Each acts by a value from now on.
-    turns: BTreeMap<&'static str, Box<dyn Fn(&str) + Send + Sync>>,
+    turns: BTreeMap<&'static str, Turn>,
 }
 
 impl NodeSettings {

@@ -58,6 +58,9 @@ impl Node {
     }
 }
 
+/// By what settings nodes go: names and values.
+pub type NodeSettings = Vec<(NodeId, Vec<(String, String)>)>;
+
 /// A node and the time since its last heartbeat.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeStatus {
@@ -535,5 +538,5 @@ pub enum Response {
     /// Request units a second.
     Quota(u64),
     /// By nodes, names and values.
-    NodeSettings(Vec<(NodeId, Vec<(String, String)>)>),
+    NodeSettings(NodeSettings),
 }

@@ -6,7 +6,7 @@ use types::query_watch::{QueryWatch, Runaway};
 use types::{NodeId, Result};
 
 use super::{PlacementClient, unexpected};
-use crate::api::{Request, Response};
+use crate::api::{NodeSettings, Request, Response};
 
 impl PlacementClient {
     /// Reports what this process has used of resource groups; what it may use from now on.
@@ -50,7 +50,7 @@ impl PlacementClient {
     }
 
     /// By what settings all nodes go, as far as they have said so.
-    pub async fn node_settings(&self) -> Result<Vec<(NodeId, Vec<(String, String)>)>> {
+    pub async fn node_settings(&self) -> Result<NodeSettings> {
         match self.caller.send(Request::NodeSettings).await? {
             Response::NodeSettings(settings) => Ok(settings),
             other => Err(unexpected("NodeSettings", &other)),

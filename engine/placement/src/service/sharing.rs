@@ -12,7 +12,7 @@ use resources::{Capacity, Grant, Place, Processors, Shares, Units, Use};
 use types::calibration::Calibration;
 use types::{Error, NodeId, Result};
 
-use crate::api::{Node, NodeRole};
+use crate::api::{Node, NodeRole, NodeSettings};
 use crate::service::PlacementService;
 
 /// Most groups that a process reports at a time.
@@ -91,7 +91,7 @@ impl PlacementService {
     }
 
     /// The settings that nodes go by, as they have said.
-    pub(crate) fn node_settings(&self) -> Result<Vec<(NodeId, Vec<(String, String)>)>> {
+    pub(crate) fn node_settings(&self) -> Result<NodeSettings> {
         let mut held = self.resources_of_term()?;
         let state = self.view.read();
         held.settings.retain(|node, _| state.nodes.contains_key(node));

@@ -49,8 +49,8 @@ pub fn calibrate(parser: &mut Parser) -> SqlResult<Stmt> {
             CalibrateBy::Used { start, until: Some(Until::Lasts(time)) }
         }
         (Some(start), None, Some(Lasts::Interval(interval))) => {
-            let (left, right) = (Box::new(start.clone()), Box::new(interval));
-            let end = Expr::BinaryOp { left, op: BinaryOperator::Plus, right };
+            let (left, right) = (start.clone(), interval);
+            let end = Box::new(Expr::BinaryOp { left, op: BinaryOperator::Plus, right });
             CalibrateBy::Used { start, until: Some(Until::End(end)) }
         }
         (None, None, None) => CalibrateBy::Workload(KnownLoad::Tpcc),
@@ -63,12 +63,12 @@ pub fn calibrate(parser: &mut Parser) -> SqlResult<Stmt> {
 /// What DURATION gives.
 enum Lasts {
     Time(Duration),
-    Interval(Expr),
+    Interval(Box<Expr>),
 }
 
-fn time(parser: &mut Parser) -> SqlResult<Expr> {
+fn time(parser: &mut Parser) -> SqlResult<Box<Expr>> {
     equals(parser);
-    parser.parse_expr().map_err(|error| refused(&error))
+    parser.parse_expr().map(Box::new).map_err(|error| refused(&error))
 }
 
 /// `'10m'` or `INTERVAL 10 MINUTE`.

@@ -27,14 +27,14 @@ impl Session {
         listing.reply()
     }
 
-    async fn times(&mut self, start: Expr, until: Option<Until>) -> SqlResult<Calibration> {
-        let from_ms = self.unix_ms(start).await?;
+    async fn times(&mut self, start: Box<Expr>, until: Option<Until>) -> SqlResult<Calibration> {
+        let from_ms = self.unix_ms(*start).await?;
         let to_ms = match until {
             None => self.engine.storage.timestamp().await?.physical_ms(),
             Some(Until::Lasts(time)) => {
                 from_ms.saturating_add(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
             }
-            Some(Until::End(end)) => self.unix_ms(end).await?,
+            Some(Until::End(end)) => self.unix_ms(*end).await?,
         };
         Ok(Calibration::Used { from_ms, to_ms })
     }
