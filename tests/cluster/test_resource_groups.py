@@ -318,8 +318,8 @@ def test_what_joins_on_columns_compute_is_paid_for(cluster: Cluster, wide: str):
     with session(cluster, "usr1") as connection, connection.cursor() as cursor:
         cursor.execute("SET tidb_isolation_read_engines = 'tiflash'")
         before = used(cluster, "rg1")
-        # Pairs of what is a tenth of a scan to read.
-        cursor.execute(f"{SLOW} WHERE a.id < 3000 AND b.id < 3000")
+        # Pairs of what is half a scan to read, both times together.
+        cursor.execute(f"{SLOW} WHERE a.id < 8000 AND b.id < 8000")
         wait_until("it is known who paid", lambda: used(cluster, "rg1") - before > 2 * SCAN)
     cluster.sql("ALTER RESOURCE GROUP rg1 RU_PER_SEC = 20")
 
