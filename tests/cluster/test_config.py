@@ -12,6 +12,7 @@ from harness import Cluster, wait_until
 def own(isobar, tmp_path_factory):
     """A cluster with one node of each kind."""
     with Cluster(isobar, tmp_path_factory.mktemp("config"), row=1, columnar=1) as cluster:
+        wait_until("all nodes have said", lambda: set(shown(cluster, "role")) == {"row", "sql", "columnar"})
         yield cluster
 
 
@@ -21,7 +22,6 @@ def shown(cluster: Cluster, name: str) -> dict[str, str]:
 
 
 def test_every_kind_of_node_shows_its_settings(own: Cluster):
-    wait_until("all nodes have said", lambda: set(shown(own, "role")) == {"row", "sql", "columnar"})
     kinds = {kind for kind, *_ in own.sql("SHOW CONFIG LIKE 'columnar'")}
     assert kinds == {"columnar"}
     assert shown(own, "max_connections")["sql"] == "1000"

@@ -61,18 +61,18 @@ pub async fn report_processors(
     let count = u32::try_from(count).unwrap_or(u32::MAX);
     let speed = tokio::task::spawn_blocking(resources::speed::measure).await.unwrap_or(1_000);
     loop {
-        sleep(PERIOD).await;
         // An older leader of placement would not know such a report.
-        if cluster() < version::QUERY_WATCHES {
-            continue;
+        if cluster() >= version::QUERY_WATCHES {
+            let used = env::processor::process_time().as_micros();
+            let used_micros = u64::try_from(used).unwrap_or(u64::MAX);
+            let machine = env::processor::machine();
+            let processors = Processors { count, speed, used_micros, machine };
+            let reported = timeout(ANSWER, placement.note_processors(node, processors)).await;
+            if !matches!(reported, Ok(Ok(()))) {
+                tracing::debug!("placement has not taken what this process uses of its processors");
+            }
         }
-        let used = env::processor::process_time().as_micros();
-        let used_micros = u64::try_from(used).unwrap_or(u64::MAX);
-        let processors = Processors { count, speed, used_micros };
-        let reported = timeout(ANSWER, placement.note_processors(node, processors)).await;
-        if !matches!(reported, Ok(Ok(()))) {
-            tracing::debug!("placement has not taken what this process uses of its processors");
-        }
+        sleep(PERIOD).await;
     }
 }
 

@@ -2,7 +2,8 @@
 //! CALIBRATE RESOURCE answers. Kept by placement's leader for its term.
 //!
 //! The method is TiDB's: units that were used divided by the part of the processors that was busy, of SQL nodes or of row
-//! nodes, whichever was busier. Processors alone count: a disk or a network that is full first is not seen.
+//! nodes, whichever was busier. What others use on the same machine counts as busy, too, where all of it is ours to use: a
+//! load's clients may be among them. Processors alone count: a disk or a network that is full first is not seen.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -24,12 +25,13 @@ const KEPT_MS: u64 = 24 * 3_600_000;
 const LEAST_BUSY: f64 = 0.2;
 /// The shortest time that is judged by, in milliseconds.
 const SHORTEST_MS: u64 = 20_000;
-/// Of a processor of [`Processors::speed`] 1,000: units a second under a load, and the SQL nodes' part of the work.
-const KNOWN: [(KnownLoad, f64, f64); 4] = [
-    (KnownLoad::Tpcc, 4_000.0, 0.5),
-    (KnownLoad::ReadWrite, 4_000.0, 0.5),
-    (KnownLoad::ReadOnly, 4_000.0, 0.5),
-    (KnownLoad::WriteOnly, 4_000.0, 0.5),
+/// Of a load on a processor of [`Processors::speed`] 1,000: units a second where one process answers clients and holds rows,
+/// the same where these are processes of their own, and the part of the latter that SQL nodes do.
+const KNOWN: [(KnownLoad, f64, f64, f64); 4] = [
+    (KnownLoad::Tpcc, 3_900.0, 2_600.0, 0.67),
+    (KnownLoad::ReadWrite, 5_300.0, 4_000.0, 0.49),
+    (KnownLoad::ReadOnly, 4_000.0, 3_100.0, 0.54),
+    (KnownLoad::WriteOnly, 8_000.0, 6_600.0, 0.43),
 ];
 
 /// What a process says of the processors that it has, with others of its machine.
@@ -41,6 +43,16 @@ pub struct Processors {
     pub speed: u32,
     /// Microseconds of them that this process has used since it began.
     pub used_micros: u64,
+    /// All processors of the machine, and the microseconds for which they were busy since it began; none where that is not
+    /// known.
+    pub machine: Option<(u32, u64)>,
+}
+
+impl Processors {
+    /// Microseconds for which the machine was busy, if its processors are the process's.
+    fn machine_micros(&self) -> Option<u64> {
+        self.machine.filter(|(count, _)| *count == self.count).map(|(_, busy)| busy)
+    }
 }
 
 /// What a process is for, and where it is.
@@ -74,8 +86,8 @@ enum Kind {
 struct Process {
     place: Place,
     processors: Processors,
-    /// Microseconds that it had used when use was noted last; none if it has begun since.
-    noted: Option<u64>,
+    /// What it had reported when use was noted last; none if it has begun since.
+    noted: Option<Processors>,
     heard: Instant,
 }
 
@@ -114,9 +126,10 @@ impl Capacity {
     ) {
         let known = self.processes.get(&node);
         // One that has started anew counts from nothing.
-        let noted = known
-            .and_then(|known| known.noted)
-            .map(|noted| if processors.used_micros < noted { 0 } else { noted });
+        let noted = known.and_then(|known| known.noted).map(|noted| {
+            let has_begun_anew = processors.used_micros < noted.used_micros;
+            if has_begun_anew { Processors { used_micros: 0, ..noted } } else { noted }
+        });
         self.processes.insert(node, Process { place, processors, noted, heard: now });
         self.processes.retain(|_, process| now.since(process.heard) < FORGOTTEN);
         let passed = now.since(self.last.0);
@@ -131,7 +144,7 @@ impl Capacity {
             self.noted.retain(|noted| noted.at_ms.saturating_add(KEPT_MS) > now_ms);
             self.last = (now, used);
             for process in self.processes.values_mut() {
-                process.noted = Some(process.processors.used_micros);
+                process.noted = Some(process.processors);
             }
         }
     }
@@ -187,15 +200,19 @@ impl Capacity {
 
     fn by_hardware(&self, load: KnownLoad) -> Result<f64> {
         let known = KNOWN.into_iter().find(|(known, ..)| *known == load);
-        let (_, each, sql) = known.ok_or_else(|| Error::Invalid("an unknown load".into()))?;
+        let (_, merged, apart, sql) =
+            known.ok_or_else(|| Error::Invalid("an unknown load".into()))?;
         let [sqls, rows, all] = [Kind::Sql, Kind::Rows, Kind::Any].map(|kind| self.power(kind));
         if sqls == 0.0 || rows == 0.0 {
-            return Err(Error::Invalid(
-                "nodes have not said yet what processors they have: try again in a few seconds"
-                    .into(),
-            ));
+            let what =
+                "nodes have not said yet what processors they have: try again in a few seconds";
+            return Err(Error::Invalid(what.into()));
         }
-        Ok(each * all.min(sqls / sql).min(rows / (1.0 - sql)))
+        let mut places = self.processes.values().map(|process| &process.place);
+        Ok(match places.any(|place| place.sql && !place.rows) {
+            true => apart * all.min(sqls / sql).min(rows / (1.0 - sql)),
+            false => merged * all,
+        })
     }
 
     /// Machines that have a process of a kind: their processors, and how fast each of them is.
@@ -220,22 +237,24 @@ impl Capacity {
             .sum()
     }
 
-    /// Part of the processors of such machines that their processes used in this time, since use was noted last.
+    /// Part of the processors of such machines that was busy in this time, since use was noted last.
     fn busy(&self, kind: Kind, passed: Duration) -> f64 {
         let machines = self.machines(kind);
-        let used = |process: &Process| {
-            process.processors.used_micros - process.noted.unwrap_or(process.processors.used_micros)
-        };
-        let there = self
-            .processes
-            .values()
-            .filter(|process| machines.contains_key(process.place.host.as_str()));
-        let used: u64 = there.map(used).sum();
-        let count: u32 = machines.values().map(|(count, _)| *count).sum();
-        if count == 0 {
-            return 0.0;
+        let (mut busy, mut all) = (0.0, 0.0);
+        for (host, (count, _)) in &machines {
+            let here = self.processes.values().filter(|process| process.place.host == *host);
+            let (mut by_processes, mut by_all) = (0, 0);
+            for Process { processors, noted, .. } in here {
+                let Some(noted) = noted else { continue };
+                by_processes += processors.used_micros.saturating_sub(noted.used_micros);
+                let times = processors.machine_micros().zip(noted.machine_micros());
+                by_all = times.map_or(0, |(now, then)| now.saturating_sub(then)).max(by_all);
+            }
+            let seconds = by_processes.max(by_all) as f64 / 1e6;
+            busy += seconds.min(f64::from(*count) * passed.as_secs_f64());
+            all += f64::from(*count);
         }
-        used as f64 / 1e6 / f64::from(count) / passed.as_secs_f64()
+        if all > 0.0 { busy / all / passed.as_secs_f64() } else { 0.0 }
     }
 }
 
@@ -249,6 +268,8 @@ mod tests {
         nodes: Vec<(Place, f64, u64)>,
         used: u64,
         second: u64,
+        /// Processors of a machine, and how many of them are busy.
+        others: Option<(u32, f64)>,
     }
 
     fn place(host: &str, sql: bool, rows: bool) -> Place {
@@ -258,7 +279,13 @@ mod tests {
     impl Cluster {
         fn new(nodes: Vec<Place>) -> Self {
             let nodes = nodes.into_iter().map(|place| (place, 0.0, 0)).collect();
-            Cluster { capacity: Capacity::new(Instant::default()), nodes, used: 0, second: 0 }
+            Cluster {
+                capacity: Capacity::new(Instant::default()),
+                nodes,
+                used: 0,
+                second: 0,
+                others: None,
+            }
         }
 
         fn run(&mut self, seconds: u64, units_per_second: u64, busy: &[f64]) {
@@ -268,7 +295,10 @@ mod tests {
                 for (id, ((place, _, micros), busy)) in self.nodes.iter_mut().zip(busy).enumerate()
                 {
                     *micros += (busy * 1e6) as u64;
-                    let processors = Processors { count: 4, speed: 1_000, used_micros: *micros };
+                    let machine =
+                        self.others.map(|(count, busy)| (count, (busy * 1e6) as u64 * self.second));
+                    let processors =
+                        Processors { count: 4, speed: 1_000, used_micros: *micros, machine };
                     let now = Instant::from_micros(self.second * 1_000_000);
                     let used = Units::whole(self.used);
                     self.capacity.note(
@@ -313,6 +343,18 @@ mod tests {
     }
 
     #[test]
+    fn what_others_use_of_the_same_processors_counts() {
+        let used_beside = |others| {
+            let mut cluster = Cluster::new(vec![place("a", true, true)]);
+            cluster.others = others;
+            cluster.run(60, 1_000, &[1.0]);
+            cluster.used(10, 60)
+        };
+        is_about(used_beside(Some((4, 2.0))), 2_000);
+        is_about(used_beside(Some((64, 60.0))), 4_000);
+    }
+
+    #[test]
     fn what_cannot_be_judged_by_is_refused_with_a_reason() {
         let mut cluster = Cluster::new(vec![place("a", true, true)]);
         cluster.run(60, 1_000, &[0.2]);
@@ -346,10 +388,11 @@ mod tests {
             cluster.run(1, 0, &[0.0, 0.0]);
             cluster.capacity.quota(Calibration::Hardware(KnownLoad::Tpcc)).unwrap() as f64
         };
-        let (_, each, sql) = KNOWN[0];
+        let (_, merged, apart, sql) = KNOWN[0];
         let one = quota(vec![place("a", true, false), place("a", false, true)]);
-        assert_eq!(one, (4.0 * each).floor());
+        assert_eq!(one, (4.0 * apart).floor());
         let two = quota(vec![place("a", true, false), place("b", false, true)]);
-        assert_eq!(two, (4.0 * each / sql.max(1.0 - sql)).floor());
+        assert_eq!(two, (4.0 * apart / sql.max(1.0 - sql)).floor());
+        assert_eq!(quota(vec![place("a", true, true)]), 4.0 * merged);
     }
 }

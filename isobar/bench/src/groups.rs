@@ -10,7 +10,7 @@ mod usage;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use mysql_async::prelude::Queryable;
@@ -22,10 +22,11 @@ use crate::latency::Phase;
 use crate::online::seconds;
 use crate::output::{self, note};
 use crate::playground::{Playground, Setup};
+use crate::processes;
 use crate::target::Target;
 use crate::workload::{SqlWork, Workload, tpcc};
 use cases::{Case, Limits};
-use report::{Capacity, Report, Run, Side};
+use report::{Capacity, Hardware, Report, Run, Side};
 use usage::Watch;
 
 /// What CALIBRATE RESOURCE needs to judge by, with room for where what it knows begins and ends.
@@ -244,11 +245,18 @@ impl<'a> Bench<'a> {
     async fn capacity(&self, stop: &CancellationToken) -> Result<Capacity> {
         note("measuring what both use without limits …");
         let begin = seconds("--warmup", self.args.warmup)? + unix_time()?;
+        let (started, before) = (Instant::now(), processes::Used::of(std::process::id())?);
         let run = self.once(Case::BothBurstable, Limits::NONE, 0, stop).await?;
+        let driver = processes::Used::of(std::process::id())?.since(before);
+        let driver = driver.per(started.elapsed().as_secs_f64()).cpu_seconds;
         let end = unix_time()?;
         let used: Option<f64> = run.sides.iter().map(|side| side.used).sum();
         let used = used.filter(|used| *used > 0.0).context("nothing was used without limits")?;
-        let by_hardware = self.quota("WORKLOAD TPCC").await?;
+        let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
+        let by_hardware = Hardware {
+            quota: self.quota("WORKLOAD TPCC").await?,
+            left: (1.0 - driver / processors as f64).max(0.0),
+        };
         let time = |at: Duration| format!("FROM_UNIXTIME({:.3})", at.as_secs_f64());
         let then = format!("START_TIME {} END_TIME {}", time(begin), time(end));
         let by_use = match end.saturating_sub(begin) >= JUDGED {

@@ -81,6 +81,15 @@ impl Run {
     }
 }
 
+/// What the processors carry that this program leaves.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Hardware {
+    /// Units a second of all of them.
+    pub quota: f64,
+    /// The part that it leaves.
+    pub left: f64,
+}
+
 /// Units a second that the machine carries, as found.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Capacity {
@@ -88,8 +97,8 @@ pub struct Capacity {
     pub given: Option<u64>,
     /// What both groups use without limits.
     pub used: Option<f64>,
-    /// CALIBRATE RESOURCE WORKLOAD TPCC.
-    pub by_hardware: Option<f64>,
+    /// By CALIBRATE RESOURCE WORKLOAD TPCC.
+    pub by_hardware: Option<Hardware>,
     /// CALIBRATE RESOURCE of the time in which that was used, if it was long enough.
     pub by_use: Option<f64>,
 }
@@ -109,7 +118,7 @@ impl Capacity {
             shown("given", self.given.map(|given| given as f64)),
             shown("used without limits", self.used),
             shown("by CALIBRATE RESOURCE of that time", self.by_use),
-            shown("by CALIBRATE RESOURCE WORKLOAD TPCC", self.by_hardware),
+            shown("by CALIBRATE RESOURCE WORKLOAD TPCC", self.by_hardware.map(|by| by.quota)),
         ];
         format!("capacity: {}", all.into_iter().flatten().collect::<Vec<_>>().join(", "))
     }
@@ -124,7 +133,9 @@ impl Capacity {
                 found: quota / used,
             })
         };
-        [of("use", self.by_use), of("hardware", self.by_hardware)].into_iter().flatten().collect()
+        let left = self.by_hardware.map(|by| by.quota * by.left);
+        let by_hardware = of("hardware, less this program's part of the processors,", left);
+        [of("use", self.by_use), by_hardware].into_iter().flatten().collect()
     }
 }
 
