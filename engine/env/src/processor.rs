@@ -1,4 +1,5 @@
-//! Processor time: of the machine, of this process, and of the calling thread. It decides nothing that is replayed, only what work costs.
+//! Processor time: of the machine, of this process, and of the calling thread. It decides nothing that is replayed, only what
+//! work costs.
 
 use std::time::Duration;
 

@@ -69,8 +69,8 @@ pub struct Args {
     /// Seconds to measure each time
     #[arg(long, default_value_t = 60.0, value_name = "S")]
     time: f64,
-    /// Seconds of load before
-    #[arg(long, default_value_t = 5.0, value_name = "S")]
+    /// Seconds of load before: debts of the case before are paid meanwhile
+    #[arg(long, default_value_t = 15.0, value_name = "S")]
     warmup: f64,
     /// Connections of each user
     #[arg(long, default_value_t = 10, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]

@@ -122,7 +122,7 @@ impl Config {
         std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// All settings as they are in the file or without one, by name: what no people need to see of it is not there.
+    /// All settings by name, as they are in the file or without it; no secrets are among them, only where those lie.
     pub fn shown(&self) -> BTreeMap<String, String> {
         let Ok(toml::Value::Table(all)) = toml::Value::try_from(self) else {
             return BTreeMap::new();
