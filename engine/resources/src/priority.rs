@@ -422,21 +422,22 @@ mod tests {
     }
 
     #[test]
-    fn work_within_work_is_paid_for_once() {
+    fn work_within_work_is_paid_for_by_the_outer_alone() {
         let ledger = crate::Ledger::new(Arc::new(env::SimClock::new(0)));
-        let account = ledger.account(&types::ResourceGroup::new("g").unwrap());
-        let works = || {
+        let [outer, inner] = ["outer", "inner"]
+            .map(|name| ledger.account(&types::ResourceGroup::new(name).unwrap()));
+        let works = |account: &Arc<Account>| {
             let by = Scheduled::new(Arc::default());
             by.charge_to(Some(Payer::new(account.clone())));
             by
         };
-        let inner = works().run(async {
+        let work = works(&inner).run(async {
             let began = env::processor::thread_time();
             while env::processor::thread_time() - began < Duration::from_millis(3) {}
         });
-        futures::executor::block_on(works().run(inner));
-        let used = account.used();
-        assert!((Units(800_000)..Units(1_700_000)).contains(&used), "{used:?}");
+        futures::executor::block_on(works(&outer).run(work));
+        assert_eq!(inner.used(), Units::ZERO);
+        assert!((Units(800_000)..Units(1_700_000)).contains(&outer.used()), "{:?}", outer.used());
     }
 
     #[test]
