@@ -3,10 +3,12 @@
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+import shared_classes
 from harness import Bank, Cluster, absent
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -15,7 +17,10 @@ FLIGHT_DRIVER = "org.apache.arrow:flight-sql-jdbc-driver:18.3.0"
 
 # The tests' Java machines live for seconds and spend them compiling: the first of the two compilers alone is a third
 # faster.
-os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+os.environ.setdefault("JDK_JAVA_OPTIONS", shared_classes.OPTIONS)
+# Beside the interpreter, where `make test` puts it.
+if (ARCHIVE := Path(sys.prefix) / "spark.jsa").exists():
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", f"-XX:SharedArchiveFile={ARCHIVE}")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
