@@ -19,6 +19,8 @@ use crate::units::Units;
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// How long it waits before it looks again, whatever the debt: rates change.
 const LOOK: Duration = Duration::from_millis(100);
+/// Portions that a group's rate is used in, in a second.
+const PORTIONS: u64 = 50;
 
 /// What a group uses in a process.
 pub struct Account {
@@ -98,6 +100,16 @@ impl Account {
         };
         let paid = timeout(LONGEST_WAIT, paid).await;
         paid.map_err(|_| Error::Throttled(self.group.clone()))
+    }
+
+    /// Units that come in in a moment, if the group is held to a rate: what takes its work in parts takes no larger ones,
+    /// or the work of others feels each.
+    pub fn portion(&self) -> Option<Units> {
+        if !self.limited.load(Ordering::Acquire) {
+            return None;
+        }
+        let rate = self.paced.lock().as_ref()?.bucket.rate();
+        Some(Units(rate.0 / PORTIONS))
     }
 
     /// Placement knows of so much that was used.

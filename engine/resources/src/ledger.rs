@@ -134,7 +134,9 @@ mod tests {
         assert_eq!(ledger.take(&uses, vec![known]), Some(1_000));
         assert_eq!(ledger.uses(), [], "nothing is new");
         let burstable = ResourceGroup { burstable: true, ..group(Some(1)) };
-        assert!(ledger.account(&burstable).admit().now_or_never().is_some());
+        let burstable = ledger.account(&burstable);
+        assert!(burstable.admit().now_or_never().is_some());
+        assert_eq!(burstable.portion(), None);
     }
 
     #[test]
@@ -144,6 +146,7 @@ mod tests {
         let account = ledger.account(&group(Some(100)));
         assert!(ledger.due().now_or_never().is_some(), "placement is asked at once");
         assert!(account.admit().now_or_never().is_some());
+        assert_eq!(account.portion(), Some(Units::whole(2)));
         account.charge(Units::whole(50));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let _entered = runtime.enter();

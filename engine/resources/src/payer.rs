@@ -37,6 +37,11 @@ impl Payer {
         self.account.read().charge(units);
     }
 
+    /// See [`Account::portion`].
+    pub fn portion(&self) -> Option<Units> {
+        self.account.read().portion()
+    }
+
     /// Returns once its account owes nothing.
     ///
     /// # Errors

@@ -31,6 +31,11 @@ impl Units {
         Self((bytes as u64).saturating_mul(WHOLE) / (64 << 10))
     }
 
+    /// Bytes that may be read for these.
+    pub const fn bytes_read(self) -> u64 {
+        (self.0 / (WHOLE / 1_000)).saturating_mul(64 << 10) / 1_000
+    }
+
     /// One write request to a region, sent by itself, of so many bytes, on so many replicas.
     pub const fn of_write(bytes: usize, replicas: usize) -> Self {
         let each = 2 * WHOLE + (bytes as u64).saturating_mul(WHOLE) / 1_024;
@@ -70,6 +75,7 @@ mod tests {
     fn prices_are_tidbs() {
         assert_eq!(Units::of_read(0), Units(625_000));
         assert_eq!(Units::of_read(64 << 10), Units(1_625_000));
+        assert_eq!(Units::of_bytes(160 << 10).bytes_read(), 160 << 10);
         assert_eq!(Units::of_write(1_024, 1), Units::whole(3));
         assert_eq!(Units::of_write(0, 3), Units::whole(6));
         assert_eq!(Units::of_processor(Duration::from_millis(3)), Units::whole(1));

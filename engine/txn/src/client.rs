@@ -12,7 +12,7 @@ use futures::future::{BoxFuture, FutureExt};
 use lru::LruCache;
 use parking_lot::Mutex;
 use placement::api::Route;
-use resources::Payer;
+use resources::{Payer, Units};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use types::{
@@ -362,6 +362,11 @@ impl TxnClient {
         if let Some(payer) = &self.payer {
             price.charge(payer, answer, region.voters().count());
         }
+    }
+
+    /// See [`Payer::portion`].
+    pub(crate) fn portion(&self) -> Option<Units> {
+        self.payer.as_ref()?.portion()
     }
 
     /// Asks a node once, whatever it leads; nothing is learned from its answer.

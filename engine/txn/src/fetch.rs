@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use futures::future::{BoxFuture, FutureExt, join_all};
 use kv::Pair;
+use resources::Units;
 use types::{Error, Result, Timestamp};
 
 use crate::api::{Request, Response};
@@ -17,6 +18,8 @@ use crate::routes::Target;
 const GET_KEYS: usize = 1_024;
 /// Bytes of one page, about.
 const PAGE_BYTES: u32 = 1 << 20;
+/// The same for who has to keep to the lowest rate: smaller pages cost more than what is read.
+const SMALL_PAGE_BYTES: u32 = 64 << 10;
 /// Pairs of one page, unless the reader wants fewer.
 pub(crate) const PAGE_PAIRS: u32 = 16_384;
 
@@ -97,6 +100,15 @@ pub(crate) struct Pages {
     reads: Option<Arc<ReplicaReads>>,
 }
 
+/// Bytes of a page for who pays. One that has to keep to a rate reads a portion at a time and waits in between, so that
+/// work beside it waits for a portion at most.
+fn page_bytes(portion: Option<Units>) -> u32 {
+    portion.map_or(PAGE_BYTES, |portion| {
+        let bytes = u32::try_from(portion.bytes_read()).unwrap_or(PAGE_BYTES);
+        bytes.clamp(SMALL_PAGE_BYTES, PAGE_BYTES)
+    })
+}
+
 /// A page: its pairs, and the part of the range that it covers.
 pub(crate) struct Page {
     pub(crate) pairs: Vec<Pair>,
@@ -148,7 +160,7 @@ impl Pages {
                 end: end.clone(),
                 ts: self.ts,
                 limit: self.pairs,
-                bytes: PAGE_BYTES,
+                bytes: page_bytes(self.client.portion()),
                 reverse: self.reverse,
             };
             let reads = self.reads.as_deref();
@@ -182,5 +194,17 @@ impl Pages {
             self.start.clone_from(&end);
         }
         Some(Page { pairs, start, end })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_keeps_to_a_rate_reads_in_portions() {
+        let pages =
+            [None, Some(0), Some(3), Some(1_000)].map(|ru| page_bytes(ru.map(Units::whole)));
+        assert_eq!(pages, [PAGE_BYTES, SMALL_PAGE_BYTES, 192 << 10, PAGE_BYTES]);
     }
 }
