@@ -195,6 +195,36 @@ async fn large_transactions_go_in_batches() {
 }
 
 #[tokio::test]
+async fn who_keeps_to_a_rate_reads_small_pages() {
+    let world = World::new(1, 1, &[], Faults::default());
+    let client = world.client();
+    let mut transaction = client.begin().await.unwrap();
+    for number in 0..2_000 {
+        let key = record(&format!("k{number:05}"));
+        transaction.insert(&table(1), key, vec![0; 500]).unwrap();
+    }
+    transaction.commit().await.unwrap();
+    let ts = client.timestamp().await.unwrap();
+    let ledger = resources::Ledger::new(Arc::new(env::RealClock::new()));
+    for (rate, longest) in [(None, 2_000), (Some(10_000), 2_000), (Some(200), 550)] {
+        let group = types::ResourceGroup {
+            ru_per_sec: rate,
+            ..types::ResourceGroup::new(&format!("g{rate:?}")).unwrap()
+        };
+        let client = client.charged_to(resources::Payer::new(ledger.account(&group)));
+        let range = (record(""), types::key::records_end(support::TABLE));
+        let mut scan = client.snapshot(ts).scan(range.0, range.1, false);
+        let mut pages = Vec::new();
+        while let Some(page) = scan.next_page().await.unwrap() {
+            pages.push(page.len());
+        }
+        assert_eq!(pages.iter().sum::<usize>(), 2_000, "{rate:?}");
+        let most = *pages.iter().max().unwrap();
+        assert!((longest / 2..=longest).contains(&most), "pages of {pages:?} rows at {rate:?}");
+    }
+}
+
+#[tokio::test]
 async fn latches_of_an_unknown_outcome_come_back_though_the_region_was_split() {
     let world = World::new(1, 1, &[], Faults::default());
     let client = world.client();
