@@ -8,7 +8,7 @@ use anyhow::Result;
 use clap::Subcommand;
 use node::config::Member;
 use node::recover;
-use placement::api::{NodeRole, PeerReport, Route, TimeStatus};
+use placement::api::{PeerReport, Route, TimeStatus};
 use placement::client::{ClusterStatus, ClusterVersions};
 use placement::oracle::AHEAD_MS;
 use serde_json::{Value, json};
@@ -99,14 +99,6 @@ impl Versions {
     }
 }
 
-fn role(role: NodeRole) -> &'static str {
-    match role {
-        NodeRole::Row => "row",
-        NodeRole::Sql => "sql",
-        NodeRole::Columnar => "columnar",
-    }
-}
-
 fn kind(kind: RegionKind) -> String {
     match kind {
         RegionKind::Placement => "placement".to_owned(),
@@ -141,7 +133,7 @@ fn as_json(status: &ClusterStatus, versions: &Versions) -> Value {
         .map(|node| {
             json!({
                 "id": node.node.id,
-                "role": role(node.node.role),
+                "role": node.node.role.name(),
                 "rpc_address": node.node.rpc_address,
                 "client_address": node.node.client_address,
                 "up": node.silent_ms.is_some_and(|silent| silent < DOWN_MS),
@@ -243,7 +235,7 @@ fn as_text(status: &ClusterStatus, versions: &Versions) -> String {
             text,
             "{:>6}  {:<9} {:<6} {:<22} {:<22} {}",
             format!("{}{mark}", node.node.id),
-            role(node.node.role),
+            node.node.role.name(),
             if up { "up" } else { "down" },
             node.node.rpc_address,
             node.node.client_address,

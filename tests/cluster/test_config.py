@@ -25,6 +25,8 @@ def test_every_kind_of_node_shows_its_settings(own: Cluster):
     kinds = {kind for kind, *_ in own.sql("SHOW CONFIG LIKE 'columnar'")}
     assert kinds == {"columnar"}
     assert shown(own, "max_connections")["sql"] == "1000"
+    listed = "SELECT `type`, instance, `key`, value FROM information_schema.cluster_config WHERE `type` = 'row'"
+    assert sorted(own.sql(listed)) == sorted(own.sql("SHOW CONFIG WHERE Type = 'row'"))
     assert shown(own, "log_level") == dict.fromkeys(("row", "sql", "columnar"), "info")
 
 
@@ -98,7 +100,7 @@ def test_what_cannot_be_set_is_refused_with_what_can(own: Cluster, statement: st
 
 def test_who_may_not_is_refused(own: Cluster):
     own.sql("CREATE USER 'ann'@'%'")
-    for statement in ("SHOW CONFIG", "SET CONFIG sql log_level = 'info'"):
+    for statement in ("SHOW CONFIG", "TABLE information_schema.cluster_config", "SET CONFIG sql log_level = 'info'"):
         with pytest.raises(pymysql.err.MySQLError) as error:
             own.sql(statement, user="ann")
         assert error.value.args[0] == 1227

@@ -324,25 +324,26 @@ def test_what_joins_on_columns_compute_is_paid_for(cluster: Cluster, wide: str):
     cluster.sql("ALTER RESOURCE GROUP rg1 RU_PER_SEC = 20")
 
 
-def test_a_runaway_is_switched_and_the_next_statement_is_not(cluster: Cluster, wide: str):
+@pytest.mark.parametrize("engine, limit", [("tikv", "RU = 100"), ("tiflash", "EXEC_ELAPSED = '1ms'")])
+def test_a_runaway_is_switched_and_the_next_statement_is_not(cluster: Cluster, wide: str, engine: str, limit: str):
     scans = " UNION ALL ".join(["SELECT MAX(LENGTH(a)) FROM d.wide"] * 20)
-    with limited(cluster, "RU = 100, ACTION = SWITCH_GROUP(default)") as cursor:
-        before = used(cluster, "default")
-        cursor.execute("SET tidb_isolation_read_engines = 'tikv'")
+    with limited(cluster, f"{limit}, ACTION = SWITCH_GROUP(default)") as cursor:
+        before, moved = used(cluster, "default"), runaways(cluster, "SWITCH_GROUP(default)")
+        cursor.execute(f"SET tidb_isolation_read_engines = '{engine}'")
         cursor.execute(scans)
         assert cursor.fetchall() == ((TEXT,),) * 20
         # All but the first of it was paid for by the other group.
         wait_until("it is known who paid", lambda: used(cluster, "default") - before > 10 * SCAN)
-        moved = runaways(cluster, "SWITCH_GROUP(default)")
-        assert moved == 1
+        assert runaways(cluster, "SWITCH_GROUP(default)") == moved + 1
         known = used(cluster, "rg1")
         cursor.execute("SELECT MAX(LENGTH(a)) FROM d.wide WHERE id < 10000")
         wait_until("its own group pays", lambda: used(cluster, "rg1") > known)
 
 
-def test_a_runaway_cools_down_and_ends_well(cluster: Cluster, wide: str):
+@pytest.mark.parametrize("engine", ["tikv", "tiflash"])
+def test_a_runaway_cools_down_and_ends_well(cluster: Cluster, wide: str, engine: str):
     with limited(cluster, "EXEC_ELAPSED = '10ms', ACTION = COOLDOWN") as cursor:
-        cursor.execute("SET tidb_isolation_read_engines = 'tikv'")
+        cursor.execute(f"SET tidb_isolation_read_engines = '{engine}'")
         cursor.execute(wide)
         assert cursor.fetchall() == ((TEXT,),)
     assert runaways(cluster, "COOLDOWN") >= 1
@@ -422,6 +423,25 @@ def test_an_import_keeps_to_the_rate_of_its_group(cluster: Cluster, isobar: Path
     wait_until("it is known who paid", lambda: used(cluster, "rg1") - before > cost)
     assert cluster.sql("SELECT COUNT(*) FROM d.imported") == [(rows,)]
     cluster.sql("ALTER RESOURCE GROUP rg1 RU_PER_SEC = 20")
+
+
+def test_a_replica_is_built_at_the_rate_of_the_group_that_does_so_in_the_background(cluster: Cluster, wide: str):
+    rate = 25
+    cluster.sql(
+        f"CREATE RESOURCE GROUP builder RU_PER_SEC = {rate} BACKGROUND = (TASK_TYPES = 'replica')",
+        "ALTER TABLE d.wide SET COLUMNAR REPLICA 0",
+    )
+    wait_until("the replica is gone", lambda: cluster.replica("d.wide") is None)
+    took = seconds(lambda: cluster.replicate("d.wide"), 1)
+    assert took > SCAN / rate / 2, took
+    wait_until("it is known who paid", lambda: used(cluster, "builder") > SCAN)
+    # Without a limit it comes as fast as it can, and is paid for all the same.
+    cluster.sql("ALTER RESOURCE GROUP builder RU_PER_SEC = UNLIMITED", "ALTER TABLE d.wide SET COLUMNAR REPLICA 0")
+    wait_until("the replica is gone again", lambda: cluster.replica("d.wide") is None)
+    assert seconds(lambda: cluster.replicate("d.wide"), 1) < took
+    wait_until("it is known who paid again", lambda: used(cluster, "builder") > 2 * SCAN)
+    cluster.sql("DROP RESOURCE GROUP builder")
+    assert cluster.read("tiflash", wide) == [(TEXT,)]
 
 
 def test_a_quota_is_known_by_hardware_and_not_by_a_time_without_load(cluster: Cluster):

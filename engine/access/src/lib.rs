@@ -24,7 +24,8 @@ use values::error::{
 /// Databases that everybody reads: what they show is what one may see.
 const FREE: [&str; 2] = ["information_schema", "performance_schema"];
 /// Tables of information_schema about the cluster, not of tables.
-const OF_THE_CLUSTER: [&str; 3] = ["cluster_info", "garbage_collection", "snapshot_leases"];
+const OF_THE_CLUSTER: [&str; 4] =
+    ["cluster_config", "cluster_info", "garbage_collection", "snapshot_leases"];
 
 /// What a statement needs. Names are in lower case.
 #[derive(Clone, Debug, PartialEq, Eq)]

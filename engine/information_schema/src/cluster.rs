@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use access::Need;
-use placement::api::{Garbage, NodeRole, PeerReport, User};
+use placement::api::{Garbage, Node, PeerReport, User};
 use syntax::names::TableName;
 use types::Privileges;
 use types::{NodeId, PeerRole, Region, RegionKind, ReplicaLag, Table, Timestamp, Value};
@@ -158,14 +158,9 @@ impl Source<'_> {
         ]);
         let status = self.storage.status().await?;
         for known in status.nodes {
-            let role = match known.node.role {
-                NodeRole::Row => "row",
-                NodeRole::Sql => "sql",
-                NodeRole::Columnar => "columnar",
-            };
             listing.rows.push(vec![
                 int(known.node.id),
-                string(role),
+                string(known.node.role.name()),
                 string(known.node.rpc_address),
                 string(known.node.client_address),
                 known.silent_ms.map_or(Value::Null, int),
@@ -174,6 +169,22 @@ impl Source<'_> {
                 string(known.report.faults.join("; ")),
                 int(i64::from(known.node.id == status.leader)),
             ]);
+        }
+        Ok(listing)
+    }
+
+    /// information_schema.cluster_config: the settings that nodes go by, as they have last reported them.
+    pub async fn cluster_config(&self) -> SqlResult<Listing> {
+        let mut listing = Listing::of(&["TYPE", "INSTANCE", "KEY", "VALUE"]);
+        let settings = self.storage.node_settings().await?;
+        let nodes = self.storage.status().await?.nodes;
+        for (id, settings) in settings {
+            let Some(known) = nodes.iter().find(|known| known.node.id == id) else { continue };
+            let Node { role, rpc_address, .. } = &known.node;
+            for (key, value) in settings {
+                let (role, instance) = (string(role.name()), string(rpc_address));
+                listing.rows.push(vec![role, instance, string(key), string(value)]);
+            }
         }
         Ok(listing)
     }

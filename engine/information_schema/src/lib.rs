@@ -65,6 +65,7 @@ pub fn names() -> Vec<&'static str> {
         "snapshot_leases",
         "garbage_collection",
         "cluster_info",
+        "cluster_config",
         "regions",
         "processlist",
     ]);
@@ -232,6 +233,7 @@ impl Source<'_> {
             "snapshot_leases" => self.snapshot_leases().await,
             "garbage_collection" => self.garbage_collection().await,
             "cluster_info" => self.cluster_info().await,
+            "cluster_config" => self.cluster_config().await,
             "regions" => self.regions().await,
             "processlist" => Ok(self.processlist(LONGEST_INFO)),
             "resource_group_usage" => self.resource_group_usage().await,

@@ -27,8 +27,6 @@ pub struct Account {
     group: String,
     clock: Arc<dyn Clock>,
     used: AtomicU64,
-    /// Of `used`, what placement knows of.
-    reported: AtomicU64,
     /// Whether there is a bucket, for whoever need not look into it.
     limited: AtomicBool,
     paced: Mutex<Option<Paced>>,
@@ -49,7 +47,6 @@ impl Account {
             group,
             clock,
             used: AtomicU64::new(0),
-            reported: AtomicU64::new(0),
             limited: AtomicBool::new(false),
             paced: Mutex::new(None),
             turn: tokio::sync::Mutex::default(),
@@ -112,11 +109,6 @@ impl Account {
         Some(Units(rate.0 / PORTIONS))
     }
 
-    /// Placement knows of so much that was used.
-    pub(crate) fn note_reported(&self, used: u64) {
-        self.reported.store(used, Ordering::Relaxed);
-    }
-
     fn owes_for(&self) -> Option<Duration> {
         self.paced.lock().as_mut()?.bucket.owes_for(self.clock.now())
     }
@@ -153,13 +145,10 @@ impl Account {
         }
     }
 
-    pub(crate) fn to_report(&self) -> Option<Use> {
+    pub(crate) fn to_report(&self) -> Use {
         let used = self.used.load(Ordering::Relaxed);
-        let held = self.paced.lock().as_ref().map(|paced| paced.bucket.rate().0);
-        if held.is_none() && used == self.reported.load(Ordering::Relaxed) {
-            return None;
-        }
+        let held = self.paced.lock().as_ref().map_or(0, |paced| paced.bucket.rate().0);
         let waited = self.waited.swap(false, Ordering::Relaxed);
-        Some(Use { group: self.group.clone(), used, waited, held: held.unwrap_or(0) })
+        Use { group: self.group.clone(), used, waited, held }
     }
 }

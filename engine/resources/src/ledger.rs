@@ -81,19 +81,16 @@ impl Ledger {
         self.due.notified().await;
     }
 
-    /// What placement is to know: groups with a limit, and those that have used something it does not know of.
+    /// What placement is to know. Groups that have used nothing lately are in it: who has used what before counts by that.
     pub fn uses(&self) -> Vec<Use> {
         let accounts = self.accounts.lock();
-        accounts.values().filter_map(|account| account.to_report()).collect()
+        accounts.values().map(|account| account.to_report()).collect()
     }
 
     /// Takes in what placement has granted for what was reported; after how many milliseconds to ask again.
     pub fn take(&self, reported: &[Use], grants: Vec<Grant>) -> Option<u64> {
         let mut accounts = self.accounts.lock();
         for of in reported {
-            if let Some(account) = accounts.get(&of.group) {
-                account.note_reported(of.used);
-            }
             // A group that placement knows nothing of is gone.
             if !grants.iter().any(|grant| grant.group == of.group) {
                 accounts.remove(&of.group);
@@ -132,7 +129,6 @@ mod tests {
         assert_eq!(uses[0].used, Units::whole(1_000_000).0);
         let known = Grant { group: "g".into(), rate: None, again_ms: 1_000 };
         assert_eq!(ledger.take(&uses, vec![known]), Some(1_000));
-        assert_eq!(ledger.uses(), [], "nothing is new");
         let burstable = ResourceGroup { burstable: true, ..group(Some(1)) };
         let burstable = ledger.account(&burstable);
         assert!(burstable.admit().now_or_never().is_some());

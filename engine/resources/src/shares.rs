@@ -15,7 +15,9 @@ use types::NodeId;
 use crate::units::Units;
 
 /// After this long without a word a process has lost its share.
-const FORGOTTEN: Duration = Duration::from_secs(10);
+const LOST: Duration = Duration::from_secs(10);
+/// After this long it is not known any more what it had used.
+const FORGOTTEN: Duration = Duration::from_secs(86_400);
 /// For how long a new leader grants nobody more than it holds. Every process asks within this time.
 const LEARNS: Duration = Duration::from_secs(3);
 /// Pause between two requests of a process that has its share.
@@ -81,39 +83,49 @@ impl Shares {
     /// Takes note of what a process has used of a group with this rate, and grants it its share; without a rate, it takes
     /// note alone.
     pub fn ask(&mut self, node: NodeId, of: Use, rate: Option<Units>, now: Instant) -> Grant {
-        let learns = now.since(self.since) < LEARNS;
+        let term = now.since(self.since);
         let group = self.groups.entry(of.group.clone()).or_default();
         group.nodes.retain(|_, share| now.since(share.heard) < FORGOTTEN);
         let limit = rate.map_or(u64::MAX, |rate| rate.0);
-        let first = Share { granted: of.held.min(limit), wants: limit, used: of.used, heard: now };
-        let known = group.nodes.contains_key(&node);
-        let share = group.nodes.entry(node).or_insert(first);
+        let known = group.nodes.remove(&node);
+        let counted = match &known {
+            Some(share) => share.used,
+            // What it had used before this term is not known.
+            None if term < LOST => of.used,
+            // By now, whoever has not been heard of is new.
+            None => 0,
+        };
         // One that has started anew counts from nothing.
-        let used = of.used.checked_sub(share.used).unwrap_or(of.used);
-        let micros = u64::try_from(now.since(share.heard).as_micros()).unwrap_or(u64::MAX);
-        if known {
-            group.used = group.used.saturating_add(used);
-            self.used = self.used.saturating_add(used);
-            let in_a_second = u128::from(used) * 1_000_000 / u128::from(micros.max(1));
-            let in_a_second = u64::try_from(in_a_second).unwrap_or(u64::MAX);
-            share.wants = match of.waited {
-                true => limit,
+        let used = of.used.checked_sub(counted).unwrap_or(of.used);
+        group.used = group.used.saturating_add(used);
+        self.used = self.used.saturating_add(used);
+        let known = known.filter(|share| share.holds(now));
+        let wants = match &known {
+            Some(share) if !of.waited => {
+                let micros = u64::try_from(now.since(share.heard).as_micros()).unwrap_or(u64::MAX);
+                let in_a_second = u128::from(used) * 1_000_000 / u128::from(micros.max(1));
+                let in_a_second = u64::try_from(in_a_second).unwrap_or(u64::MAX);
                 // Room to grow until it asks again.
-                false => (in_a_second.saturating_add(in_a_second / 4)).saturating_add(limit / 20),
-            };
-        }
-        (share.used, share.heard) = (of.used, now);
+                (in_a_second.saturating_add(in_a_second / 4)).saturating_add(limit / 20)
+            }
+            _ => limit,
+        };
+        let held = match rate {
+            Some(_) => known.map_or(of.held.min(limit), |share| share.granted),
+            None => 0,
+        };
+        let share = Share { granted: held, wants, used: of.used, heard: now };
+        group.nodes.insert(node, share);
         let again_ms = PERIOD.as_millis() as u64;
         if rate.is_none() {
-            share.granted = 0;
             return Grant { group: of.group, rate: None, again_ms };
         }
-        let held = share.granted;
-        let due = group.due(node, limit);
-        let others = group.nodes.iter().filter(|(other, _)| **other != node);
+        let due = group.due(node, limit, now);
+        let others =
+            group.nodes.iter().filter(|(other, share)| **other != node && share.holds(now));
         let others = others.fold(0_u64, |sum, (_, share)| sum.saturating_add(share.granted));
         let mut granted = due.min(limit.saturating_sub(others));
-        if learns && held > 0 {
+        if term < LEARNS && held > 0 {
             granted = granted.min(held);
         }
         if let Some(share) = group.nodes.get_mut(&node) {
@@ -139,12 +151,20 @@ impl Shares {
     }
 }
 
+impl Share {
+    /// Whether the process was heard of lately, so that it has its share.
+    fn holds(&self, now: Instant) -> bool {
+        now.since(self.heard) < LOST
+    }
+}
+
 impl Group {
     /// The share of a node that is max-min fair: nobody gets more than it wants while another wants more than it gets, and
     /// what nobody wants is shared out alike.
-    fn due(&self, node: NodeId, limit: u64) -> u64 {
+    fn due(&self, node: NodeId, limit: u64, now: Instant) -> u64 {
+        let holders = self.nodes.iter().filter(|(_, share)| share.holds(now));
         let mut wants: Vec<(u64, NodeId)> =
-            self.nodes.iter().map(|(node, share)| (share.wants.min(limit), *node)).collect();
+            holders.map(|(node, share)| (share.wants.min(limit), *node)).collect();
         wants.sort_unstable();
         let (mut left, mut due) = (limit, 0);
         let count = wants.len() as u64;
@@ -286,6 +306,16 @@ mod tests {
     }
 
     #[test]
+    fn what_a_process_used_before_the_term_does_not_count_and_all_of_a_later_one_does() {
+        let mut shares = Shares::new(at(0));
+        for (node, millis, counts) in [(1, 500, 0), (2, 20_000, 40)] {
+            let of = Use { group: "g".into(), used: 40, waited: false, held: 0 };
+            shares.ask(node, of, None, at(millis));
+            assert_eq!(shares.used("g"), Units(counts));
+        }
+    }
+
+    #[test]
     fn what_is_used_is_counted_once_and_over_restarts() {
         let mut shares = Shares::new(at(0));
         let mut ask = |used: u64, millis: u64| {
@@ -297,6 +327,8 @@ mod tests {
         assert_eq!(ask(70, 1_000), (None, Units(70)));
         assert_eq!(ask(70, 2_000), (None, Units(70)));
         assert_eq!(ask(20, 3_000), (None, Units(90)), "it has started anew");
+        // It was silent for so long that it would have lost a share.
+        assert_eq!(ask(25, 60_000), (None, Units(95)));
         shares.retain(|name| name != "g");
         assert_eq!(shares.used("g"), Units::ZERO);
     }

@@ -6,6 +6,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing))]
 
 mod answering;
+mod builds;
 mod calls;
 pub mod channel;
 pub mod client;
@@ -21,6 +22,7 @@ pub mod server;
 mod testing;
 pub mod transport;
 
+pub use builds::Builds;
 pub use channel::{AddressBook, Channels};
 pub use client::RpcClient;
 pub use pulse::Pulse;

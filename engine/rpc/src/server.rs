@@ -27,6 +27,7 @@ use txn::service::TxnService;
 use types::{Error, Result, version};
 
 use crate::answering::{Answers, answer_all};
+use crate::builds::Builds;
 use crate::calls::{Said, Service};
 use crate::channel::{Channels, MESSAGE_LIMIT};
 use crate::client::{pack, unpack};
@@ -54,6 +55,8 @@ pub struct Handlers {
     pub txn: Option<Arc<TxnService>>,
     /// Present on row nodes, any of which may become a member of placement.
     pub placement: Option<Arc<PlacementService>>,
+    /// Present on columnar nodes: has somebody pay for the snapshots that arrive.
+    pub builds: Option<Builds>,
 }
 
 /// The internal port: open before the node knows who it is, so that others can ask it.
@@ -242,6 +245,10 @@ impl Node for Port {
         let store = handlers.store.clone();
         let header = header.try_into().map_err(refused)?;
         let mut spool = blocking(move || store.spool(header)).await?;
+        let build = match &handlers.builds {
+            Some(builds) => Some(builds.begin().await),
+            None => None,
+        };
         while let Some(part) = parts.next().await {
             let part = part?;
             if part.chunk.is_empty() {
@@ -249,7 +256,11 @@ impl Node for Port {
                 blocking(move || store.spooled(spool)).await?;
                 return Ok(Response::new(Ack {}));
             }
+            let bytes = part.chunk.len();
             spool = blocking(move || write(spool, part.chunk)).await?;
+            if let Some(build) = &build {
+                build.part(bytes).await;
+            }
         }
         Err(Status::aborted("the snapshot ended before its end mark"))
     }

@@ -25,7 +25,7 @@ const BATCH_BYTES: usize = 1 << 20;
 /// Chunks of a snapshot under way at a time.
 const SNAPSHOT_WINDOW: usize = 4;
 /// How long a whole snapshot may take.
-const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(300);
+pub(crate) const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Sends a store's messages to other nodes.
 pub struct NodeTransport {

@@ -53,6 +53,7 @@ pub(crate) async fn run(common: Common, shutdown: BoxFuture<'_, ()>) -> Result<(
     let store = common.raft_store(&me, Box::new(ColumnarMachines::new(&columns)))?;
     let groups: Arc<dyn Groups> = Arc::new(store.clone());
     let ledger = Arc::new(Ledger::beside(common.clock.clone(), common.ready.clone()));
+    let builds = rpc::Builds { ledger: ledger.clone(), placement: common.placement.clone() };
     let (parts, paid) = ((&columns, &groups), ledger.clone());
     let engine = query_engine(&common, node, parts, paid, query_memory)?;
     let channels = common.channels.clone();
@@ -61,7 +62,8 @@ pub(crate) async fn run(common: Common, shutdown: BoxFuture<'_, ()>) -> Result<(
     let accounting = AbortOnDropHandle::new(tokio::spawn(accounting));
 
     let stop = CancellationToken::new();
-    let handlers = rpc::Handlers { store: store.clone(), txn: None, placement: None };
+    let handlers =
+        rpc::Handlers { store: store.clone(), txn: None, placement: None, builds: Some(builds) };
     let handlers = Arc::new(SetOnce::new_with(Some(handlers)));
     let (channels, ready) = (common.channels.clone(), common.ready.clone());
     let port = rpc::Port { participant, channels, handlers, ready };

@@ -73,8 +73,12 @@ pub(crate) async fn run(common: Common, shutdown: BoxFuture<'_, ()>) -> Result<(
         async move { proxy.given(count).await }.boxed()
     }));
     common.rpc.serve_here((node, common.config.rpc_address.to_string()), &txn, &placement);
-    let handlers =
-        rpc::Handlers { store: store.clone(), txn: Some(txn.clone()), placement: Some(placement) };
+    let handlers = rpc::Handlers {
+        store: store.clone(),
+        txn: Some(txn.clone()),
+        placement: Some(placement),
+        builds: None,
+    };
     // Set once, here.
     let _ = port.handlers.set(handlers);
     tracing::info!(node, address = %common.config.rpc_address, "row node is listening");

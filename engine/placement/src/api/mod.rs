@@ -37,6 +37,17 @@ pub enum NodeRole {
     Columnar,
 }
 
+impl NodeRole {
+    /// What people call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            NodeRole::Row => "row",
+            NodeRole::Sql => "sql",
+            NodeRole::Columnar => "columnar",
+        }
+    }
+}
+
 /// A process of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Node {

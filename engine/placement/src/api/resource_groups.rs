@@ -32,6 +32,11 @@ impl ResourceGroups {
         self.groups.get(&name.to_lowercase())
     }
 
+    /// The group that does work of this kind in the background; the first by name, if several do.
+    pub fn in_background(&self, task: &str) -> Option<&ResourceGroup> {
+        self.groups.values().find(|group| group.background.iter().any(|does| does == task))
+    }
+
     /// The name of a user's group; the default one's if that is not there any more.
     pub fn of_user(&self, name: &str, host: &str) -> &str {
         let given = self.given(name, host);

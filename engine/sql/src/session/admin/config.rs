@@ -1,9 +1,8 @@
-//! SHOW CONFIG and SET CONFIG: settings of nodes of every kind, for operators who have no shell on them.
+//! SET CONFIG: settings of nodes of every kind, for operators who have no shell on them.
 //!
 //! What is set is kept among what is set for everybody; nodes find it there, and report by what they go.
 
 use execution::reply::Reply;
-use information_schema::{Listing, string};
 use placement::api::{CatalogChange, NodeRole, NodeStatus};
 use types::Error;
 use types::setting::{Setting, kind_of};
@@ -11,31 +10,7 @@ use values::error::SqlResult;
 
 use crate::session::{Session, done};
 
-/// The kind of a node, by what it is for.
-fn kind(node: &NodeStatus) -> &'static str {
-    match node.node.role {
-        NodeRole::Row => "row",
-        NodeRole::Sql => "sql",
-        NodeRole::Columnar => "columnar",
-    }
-}
-
 impl Session {
-    /// The settings that nodes go by, as they have last reported them.
-    pub(super) async fn show_config(&self) -> SqlResult<Listing> {
-        let mut listing = Listing::of(&["Type", "Instance", "Name", "Value"]);
-        let settings = self.engine.storage.node_settings().await?;
-        let nodes = self.engine.storage.status().await?.nodes;
-        for (id, settings) in settings {
-            let Some(of) = nodes.iter().find(|of| of.node.id == id) else { continue };
-            for (name, value) in settings {
-                let instance = string(&of.node.rpc_address);
-                listing.rows.push(vec![string(kind(of)), instance, string(name), string(value)]);
-            }
-        }
-        Ok(listing)
-    }
-
     /// Sets a setting of a kind of node, or of one node, from now on; or gives it back to the nodes' files.
     ///
     /// # Errors
@@ -84,7 +59,7 @@ impl Session {
                 "'{name}' is neither a kind of node (row, sql, columnar) nor the address or number of one"
             ))
         })?;
-        let mut kinds = vec![kind(found)];
+        let mut kinds = vec![found.node.role.name()];
         // A row node that answers MySQL clients is a SQL node, too.
         if found.node.role == NodeRole::Row && !found.node.client_address.is_empty() {
             kinds.push("sql");

@@ -38,7 +38,6 @@ impl Session {
             },
             ShowKind::Variables { global } => self.show_variables(global).await?,
             ShowKind::Status => self.show_status(),
-            ShowKind::Config => self.show_config().await?,
             ShowKind::Grants(user) => self.show_grants(user).await?,
             ShowKind::Engines => renamed(
                 information_schema::engines(),
@@ -81,6 +80,9 @@ impl Session {
         let rights = &self.identity.known_rights();
         let source = self.engine.source(catalog, rights);
         Ok(match kind {
+            ShowKind::Config => {
+                renamed(source.cluster_config().await?, &["Type", "Instance", "Name", "Value"])
+            }
             ShowKind::TableStatus { database } => {
                 let database = self.named_database(database, catalog)?;
                 let numbers = source.next_numbers(catalog.tables_of(&database)).await?;
