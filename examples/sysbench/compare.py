@@ -143,14 +143,21 @@ def sysbench(server: Server, options: argparse.Namespace, script: str, step: str
     return done.stdout
 
 
-def prepare(server: Server, options: argparse.Namespace) -> None:
-    """Makes the database, once the server answers, and fills its tables."""
+def create(server: Server, database: str) -> list[str]:
+    """Makes a database, once the server answers; a client's command but for the statements."""
     client = ["mariadb", "--no-defaults", "-h127.0.0.1", f"-P{server.port}", "-uroot", "-e"]
     deadline = time.monotonic() + 60
-    while (done := subprocess.run([*client, "CREATE DATABASE sb"], capture_output=True, text=True, timeout=60)).returncode:
+    statement = f"CREATE DATABASE {database}"
+    while (done := subprocess.run([*client, statement], capture_output=True, text=True, timeout=60)).returncode:
         if time.monotonic() > deadline:
             raise SystemExit(f"{server.name} does not answer: {done.stderr}")
         time.sleep(0.2)
+    return client
+
+
+def prepare(server: Server, options: argparse.Namespace) -> None:
+    """Makes the database and fills its tables."""
+    client = create(server, "sb")
     sysbench(server, options, "oltp_read_write", "prepare", min(4, options.tables), 0)
     if regions := (SHAPES | MANY).get(server.name, (0, 0, 0))[2]:
         rows = ",".join(f"({row})" for row in range(8 * regions))
