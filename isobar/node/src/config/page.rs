@@ -33,7 +33,8 @@ const CHANGED: &str = "
 ## Changed while nodes run
 
 `SHOW CONFIG` shows by what every node goes: `Type`, `Instance` (its internal address), `Name` and `Value`, which `LIKE` and
-`WHERE` choose from; nodes report it within some seconds. `SET CONFIG` changes a setting of a kind of node (`row`, `sql`,
+`WHERE` choose from; nodes report it within some seconds, and
+`information_schema.cluster_config` has the same. `SET CONFIG` changes a setting of a kind of node (`row`, `sql`,
 `columnar`, or `tikv`, `tidb`, `tiflash`), or of one node by its address or number, from now on and over restarts, without a
 shell on the machine; what is set for a node goes before what is set for its kind. `DEFAULT` gives it back to the node's file.
 
