@@ -164,16 +164,21 @@ async fn transactions_have_a_size_limit() {
     assert_eq!((transaction.len(), transaction.bytes() >> 20), (2, 80));
 }
 
-#[tokio::test]
-async fn large_transactions_go_in_batches() {
-    let world = World::new(1, 2, &["k05000"], Faults::default());
-    let client = world.client();
+/// Inserts rows of 500 bytes, all in one transaction.
+async fn fill(client: &TxnClient, rows: u32) {
     let mut transaction = client.begin().await.unwrap();
-    for number in 0..10_000 {
+    for number in 0..rows {
         let key = record(&format!("k{number:05}"));
         transaction.insert(&table(1), key, vec![0; 500]).unwrap();
     }
     transaction.commit().await.unwrap();
+}
+
+#[tokio::test]
+async fn large_transactions_go_in_batches() {
+    let world = World::new(1, 2, &["k05000"], Faults::default());
+    let client = world.client();
+    fill(&client, 10_000).await;
     client.settle().await;
     let ts = client.timestamp().await.unwrap();
     let (start, end) = (record(""), types::key::records_end(support::TABLE));
@@ -198,12 +203,7 @@ async fn large_transactions_go_in_batches() {
 async fn who_keeps_to_a_rate_reads_small_pages() {
     let world = World::new(1, 1, &[], Faults::default());
     let client = world.client();
-    let mut transaction = client.begin().await.unwrap();
-    for number in 0..2_000 {
-        let key = record(&format!("k{number:05}"));
-        transaction.insert(&table(1), key, vec![0; 500]).unwrap();
-    }
-    transaction.commit().await.unwrap();
+    fill(&client, 2_000).await;
     let ts = client.timestamp().await.unwrap();
     let ledger = resources::Ledger::new(Arc::new(env::RealClock::new()));
     for (rate, longest) in [(None, 2_000), (Some(10_000), 2_000), (Some(200), 550)] {
