@@ -231,15 +231,6 @@ impl Engine {
         context.complete(i64::try_from(self.clock.unix_micros()).unwrap_or(i64::MAX))
     }
 
-    /// Takes note of the catalog that a query was planned by, if it is newer. The number is somebody
-    /// else's word, so it is a reason to ask placement and is never remembered.
-    async fn catch_up(&self, context: &QueryContext) -> MppResult<()> {
-        if self.placement.newest_catalog() < context.catalog_version {
-            self.timestamp().await?;
-        }
-        Ok(())
-    }
-
     /// Runs a query; see the file's head for what happens when it fails.
     pub async fn query(
         &self,
@@ -248,7 +239,7 @@ impl Engine {
         token: SnapshotToken,
         group: Option<&str>,
     ) -> MppResult<Answer> {
-        let payer = &self.payers.of_group(group).await;
+        let payer = &self.payers.of_group(group, context.catalog_version).await;
         let attempt = |before: Option<MppCode>| {
             self.attempt((query, context), token.ts, before.is_some(), payer)
         };
@@ -267,7 +258,7 @@ impl Engine {
             self.timestamp().await?;
         }
         self.check_readable(ts)?;
-        self.catch_up(context).await?;
+        self.placement.catch_up(context.catalog_version).await?;
         let avoid = self.nodes_to_avoid(&context.avoid, again).await;
         let Prepared { plan, context, schema, tables } =
             self.prepare((query, context), ts, &avoid, again, payer).await?;
@@ -288,7 +279,7 @@ impl Engine {
         analyze: bool,
         group: Option<&str>,
     ) -> MppResult<Vec<String>> {
-        let payer = &self.payers.of_group(group).await;
+        let payer = &self.payers.of_group(group, context.catalog_version).await;
         // As a query itself is planned again.
         let attempt = |before: Option<MppCode>| {
             self.explain_once((query, context), ts, analyze, before.is_some(), payer)
@@ -305,7 +296,7 @@ impl Engine {
         payer: &Payer,
     ) -> MppResult<Vec<String>> {
         self.check_readable(ts)?;
-        self.catch_up(context).await?;
+        self.placement.catch_up(context.catalog_version).await?;
         let avoid = self.nodes_to_avoid(&context.avoid, again).await;
         let Prepared { plan, context, .. } =
             self.prepare((query, context), ts, &avoid, again, payer).await?;

@@ -140,7 +140,7 @@ impl Engine {
         ts: Timestamp,
         group: Option<&str>,
     ) -> MppResult<Answer> {
-        let payer = &self.payers.of_group(group).await;
+        let payer = &self.payers.of_group(group, 0).await;
         attempts("a part", |before| self.scan_once(ticket, ts, before, payer)).await
     }
 

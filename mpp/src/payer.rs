@@ -24,6 +24,8 @@ use crate::error::MppError;
 
 /// Names a query's group to workers.
 const GROUP_HEADER: &str = "isobar-resource-group";
+/// Has the catalog's version that the group is known from.
+const CATALOG_HEADER: &str = "isobar-catalog-version";
 
 /// Who pays for a query, or for a task of one, on this node.
 #[derive(Clone)]
@@ -32,6 +34,8 @@ pub(crate) struct Payer(Arc<Paying>);
 /// A group that pays.
 pub(crate) struct Paying {
     account: Arc<Account>,
+    /// The catalog's version that the group is known from.
+    catalog: u64,
     payer: Arc<resources::Payer>,
     work: Arc<Scheduled>,
 }
@@ -40,7 +44,7 @@ impl Paying {
     /// A group as of now; `named` finds others.
     fn begin<'a>(
         ledger: &Ledger,
-        group: &ResourceGroup,
+        (group, catalog): (&ResourceGroup, u64),
         named: impl Fn(&str) -> Option<&'a ResourceGroup>,
     ) -> Self {
         let account = ledger.account(group);
@@ -62,7 +66,7 @@ impl Paying {
                 Action::DryRun | Action::Kill => {}
             }
         }
-        Paying { account, payer, work }
+        Paying { account, catalog, payer, work }
     }
 }
 
@@ -81,6 +85,7 @@ impl Payer {
     pub fn name_in(&self, headers: &mut HeaderMap) {
         if let Ok(name) = HeaderValue::from_bytes(self.0.account.group().as_bytes()) {
             headers.insert(HeaderName::from_static(GROUP_HEADER), name);
+            headers.insert(HeaderName::from_static(CATALOG_HEADER), self.0.catalog.into());
         }
     }
 }
@@ -97,13 +102,16 @@ impl Payers {
         Payers { ledger, placement }
     }
 
-    /// Who pays for a group; the default group for one that is not there.
-    pub async fn of_group(&self, name: Option<&str>) -> Payer {
+    /// Who pays for a group, as it is since a version of the catalog; the default group for one that is not there.
+    pub async fn of_group(&self, name: Option<&str>, since: u64) -> Payer {
+        // Without placement it is the group as it was known last.
+        let _ = self.placement.catch_up(since).await;
         let catalog = self.placement.catalog().await.ok();
         let named = |name: &str| catalog.as_ref()?.effective_group(name);
         let everybodys = ResourceGroup::everybodys();
         let group = name.and_then(named).or_else(|| named(DEFAULT_GROUP)).unwrap_or(&everybodys);
-        let paying = Paying::begin(&self.ledger, group, named);
+        let version = catalog.as_ref().map_or(0, |catalog| catalog.version);
+        let paying = Paying::begin(&self.ledger, (group, version), named);
         if catalog.as_ref().is_some_and(|catalog| !catalog.controls_resources()) {
             paying.work.charge_to(None);
         }
@@ -112,8 +120,9 @@ impl Payers {
 
     /// Who pays for a task that a coordinator sends.
     pub async fn of_headers(&self, headers: &HeaderMap) -> Payer {
-        let name = headers.get(GROUP_HEADER).map(HeaderValue::as_bytes);
-        self.of_group(name.and_then(|name| std::str::from_utf8(name).ok())).await
+        let text = |name| std::str::from_utf8(headers.get(name)?.as_bytes()).ok();
+        let since = text(CATALOG_HEADER).and_then(|version| version.parse().ok());
+        self.of_group(text(GROUP_HEADER), since.unwrap_or(0)).await
     }
 }
 
@@ -169,7 +178,7 @@ mod tests {
             Arc::new(StringArray::from_iter_values((0..1_000).map(|_| "x".repeat(640))));
         let whole = RecordBatch::try_from_iter([("a", texts)]).unwrap();
         let ledger = Ledger::new(Arc::new(SimClock::new(0)));
-        let paying = Paying::begin(&ledger, &ResourceGroup::everybodys(), |_| None);
+        let paying = Paying::begin(&ledger, (&ResourceGroup::everybodys(), 0), |_| None);
         let account = paying.account.clone();
         let used = |batch: RecordBatch| {
             let before = account.used().as_f64();
@@ -199,7 +208,7 @@ mod tests {
             (with(soon, Action::Kill), 0),
             (with(soon, Action::Cooldown), 0),
         ] {
-            let paying = Paying::begin(&ledger, &group, named);
+            let paying = Paying::begin(&ledger, (&group, 0), named);
             let before = ledger.account(&other).used();
             std::thread::sleep(Duration::from_millis(1));
             paying.work.charge(Units::whole(1));

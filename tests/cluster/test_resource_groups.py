@@ -326,7 +326,7 @@ def test_what_joins_on_columns_compute_is_paid_for(cluster: Cluster, wide: str):
 
 @pytest.mark.parametrize("engine, limit", [("tikv", "RU = 100"), ("tiflash", "EXEC_ELAPSED = '1ms'")])
 def test_a_runaway_is_switched_and_the_next_statement_is_not(cluster: Cluster, wide: str, engine: str, limit: str):
-    scans = " UNION ALL ".join(["SELECT MAX(LENGTH(a)) FROM d.wide"] * 20)
+    scans = " UNION ALL ".join([wide] * 20)
     with limited(cluster, f"{limit}, ACTION = SWITCH_GROUP(default)") as cursor:
         before, moved = used(cluster, "default"), runaways(cluster, "SWITCH_GROUP(default)")
         cursor.execute(f"SET tidb_isolation_read_engines = '{engine}'")
@@ -339,6 +339,16 @@ def test_a_runaway_is_switched_and_the_next_statement_is_not(cluster: Cluster, w
         cluster.sql("ALTER RESOURCE GROUP rg1 QUERY_LIMIT = (EXEC_ELAPSED = '1h', ACTION = SWITCH_GROUP(default))")
         cursor.execute("SELECT MAX(LENGTH(a)) FROM d.wide WHERE id < 10000")
         wait_until("its own group pays", lambda: used(cluster, "rg1") > known)
+
+
+def test_a_limit_holds_on_columns_as_soon_as_it_is_set(cluster: Cluster, wide: str):
+    cluster.sql("CREATE RESOURCE GROUP spare RU_PER_SEC = UNLIMITED")
+    for _ in range(6):
+        with limited(cluster, "EXEC_ELAPSED = '1ms', ACTION = SWITCH_GROUP(spare)") as cursor:
+            cursor.execute("SET tidb_isolation_read_engines = 'tiflash'")
+            cursor.execute(" UNION ALL ".join([wide] * 4))
+    wait_until("it is known who paid", lambda: used(cluster, "spare") > 6 * 3 * SCAN)
+    cluster.sql("DROP RESOURCE GROUP spare")
 
 
 @pytest.mark.parametrize("engine", ["tikv", "tiflash"])

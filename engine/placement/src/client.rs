@@ -337,6 +337,18 @@ impl PlacementClient {
         }
     }
 
+    /// Has [`PlacementClient::catalog`] show a version that somebody else knows of, if there is one. The number is only
+    /// their word, so it is a reason to ask placement and is never remembered.
+    ///
+    /// # Errors
+    /// Those of [`PlacementClient::timestamp`].
+    pub async fn catch_up(&self, version: u64) -> Result<()> {
+        if self.newest_catalog() < version {
+            self.timestamp().await?;
+        }
+        Ok(())
+    }
+
     /// Newest catalog version that this client knows of, without asking.
     pub fn newest_catalog(&self) -> u64 {
         self.caller.memory.lock().newest
