@@ -100,7 +100,7 @@ test: tools venv ## Run the tests: Rust, Scala, then whole clusters; WORKERS=clu
 	ISOBAR_PYTHON=$(PYTHON) cargo test --locked --workspace 2>&1 | tee $(REPORTS)/rust.log
 	cargo test --locked -p isobar-simulation --features clock 2>&1 | tee -a $(REPORTS)/rust.log
 	$(PYTHON) tests/cluster/shared_classes.py $(VENV)/spark.jsa
-	$(PYTHON) -m pytest -q tests/cluster -n $(WORKERS) --dist loadgroup --isobar $(ISOBAR) --jar $(JAR) \
+	$(PYTHON) -m pytest -q tests/cluster -n $(WORKERS) --isobar $(ISOBAR) --jar $(JAR) \
 		--junitxml $(REPORTS)/cluster.xml
 	$(PYTHON) tests/slowest.py $(REPORTS) spark-connector/target/test-reports
 
