@@ -96,24 +96,34 @@ class Rates(NamedTuple):
     paid: float
 
     def hold(self, limit: float) -> bool:
-        """Whether a group used what it may, and no more. What it paid is known from reports that come once a second."""
+        """Whether a group used what it may, and no more. What it paid is known from reports."""
         return 0.4 * limit < self.reads < 1.1 * limit and 0.8 * limit < self.paid < 1.2 * limit
+
+
+class Count(NamedTuple):
+    """What one group's readers have read, and what it has paid, at the time of a report."""
+
+    at: float
+    reads: int
+    paid: int
+
+
+def counted(cluster: Cluster, one: Readers) -> Count:
+    """As of the next report, so that two of them are whole reports apart."""
+    known = used(cluster, one.group)
+    paid = wait_until("a report comes", lambda: (now := used(cluster, one.group)) > known and now)
+    return Count(time.monotonic(), one.count, paid)
 
 
 def rates(cluster: Cluster, *readers: Readers) -> list[Rates]:
     """What readers, each of a group of its own, use once what was saved up is spent and shares are known."""
-
-    def now() -> tuple[float, list[tuple[int, int]]]:
-        return time.monotonic(), [(one.count, used(cluster, one.group)) for one in readers]
-
     with reading(*readers):
         time.sleep(3)
-        begun, before = now()
+        begun = [counted(cluster, one) for one in readers]
         time.sleep(SECONDS)
-        ended, after = now()
-    took = ended - begun
-    pairs = zip(before, after)
-    return [Rates((read - was) * READ / took, (paid - then) / took) for (was, then), (read, paid) in pairs]
+        ended = [counted(cluster, one) for one in readers]
+    pairs = [(then, now, now.at - then.at) for then, now in zip(begun, ended)]
+    return [Rates((now.reads - then.reads) * READ / took, (now.paid - then.paid) / took) for then, now, took in pairs]
 
 
 def test_groups_are_held_to_their_rates_side_by_side(cluster: Cluster):
