@@ -96,8 +96,8 @@ class Rates(NamedTuple):
     paid: float
 
     def hold(self, limit: float) -> bool:
-        """Whether a group used what it may, and no more. What it paid is known from reports."""
-        return 0.4 * limit < self.reads < 1.1 * limit and 0.8 * limit < self.paid < 1.2 * limit
+        """Whether a group used what it may, and no more. On busy processors a node asks late for more, so "used" is two thirds."""
+        return 0.4 * limit < self.reads < 1.1 * limit and 0.65 * limit < self.paid < 1.2 * limit
 
 
 class Count(NamedTuple):
