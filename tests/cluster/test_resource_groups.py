@@ -353,11 +353,13 @@ def test_a_runaway_is_switched_and_the_next_statement_is_not(cluster: Cluster, w
 
 def test_a_limit_holds_on_columns_as_soon_as_it_is_set(cluster: Cluster, wide: str):
     cluster.sql("CREATE RESOURCE GROUP spare RU_PER_SEC = UNLIMITED")
-    for _ in range(6):
+    for _ in range(5):
+        known = used(cluster, "spare")
         with limited(cluster, "EXEC_ELAPSED = '1ms', ACTION = SWITCH_GROUP(spare)") as cursor:
             cursor.execute("SET tidb_isolation_read_engines = 'tiflash'")
-            cursor.execute(" UNION ALL ".join([wide] * 4))
-    wait_until("it is known who paid", lambda: used(cluster, "spare") > 6 * 3 * SCAN)
+            cursor.execute(" UNION ALL ".join([wide] * 20))
+        # Which takes as long as nodes need to know that the limit is gone.
+        wait_until("it is known who paid", lambda known=known: used(cluster, "spare") - known > 18 * SCAN)
     cluster.sql("DROP RESOURCE GROUP spare")
 
 
