@@ -1,4 +1,5 @@
-"""What resource control costs: sysbench's point_select on one server with it and without, by turns, and how well that is known.
+"""What resource control costs: sysbench's point_select on one server with it and without, by turns, and how well that is known:
+queries a second, and the server's processor time a query, which knows less of what else the machine does.
 
 In each round both run, in the order in which they did not run in the round before: what makes a machine slower for a while is
 in both. It must never measure a server that it did not start.
@@ -12,6 +13,7 @@ import subprocess
 import sys
 from contextlib import ExitStack
 from pathlib import Path
+from typing import NamedTuple
 
 from compare import SHAPES, Server, start, sysbench
 
@@ -19,12 +21,22 @@ from compare import SHAPES, Server, start, sysbench
 STUDENT = [12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13, 2.12, 2.11, 2.10, 2.09]
 
 
-def queries_a_second(server: Server, options: argparse.Namespace, control: str) -> float:
+class Run(NamedTuple):
+    """Queries a second, and microseconds of a processor that one costs."""
+
+    rate: float
+    cost: float
+
+
+def run(server: Server, options: argparse.Namespace, control: str) -> Run:
     client = ["mariadb", "--no-defaults", "-h127.0.0.1", f"-P{server.port}", "-uroot", "-e"]
     switch = f"SET GLOBAL tidb_enable_resource_control = {control}"
     subprocess.run([*client, switch], check=True, timeout=60)
+    before = sum(server.processor_seconds().values())
     out = sysbench(server, options, options.workload, "run", options.threads, options.seconds)
-    return float(re.search(r"queries:\s+\d+\s+\(([\d.]+)", out)[1])
+    spent = sum(server.processor_seconds().values()) - before
+    count, rate = re.search(r"queries:\s+(\d+)\s+\(([\d.]+)", out).groups()
+    return Run(float(rate), 1e6 * spent / int(count))
 
 
 def interval(ratios: list[float]) -> tuple[float, float]:
@@ -50,19 +62,20 @@ def main() -> None:
     options = parser.parse_args()
     if options.rounds < 2:
         parser.error("--rounds below 2 show nothing about how well the ratio is known")
-    ratios = []
+    pairs = []
     with ExitStack() as stack:
         server, _ = start(stack, options, options.server, trace=False)
-        queries_a_second(server, options, "ON")
+        run(server, options, "ON")
         for turn in range(options.rounds):
             order = ["ON", "OFF"] if turn % 2 else ["OFF", "ON"]
-            found = {control: queries_a_second(server, options, control) for control in order}
-            ratios.append(found["ON"] / found["OFF"])
-            shown = ", ".join(f"{control} {found[control]:,.0f}" for control in ("ON", "OFF"))
-            print(f"round {turn + 1}: {shown}, {ratios[-1]:.3f}", file=sys.stderr, flush=True)
-    ratio, half = interval(ratios)
-    print(f"{options.workload}, {options.threads} connections, {options.rounds} rounds of {options.seconds} s: queries a second")
-    print(f"with resource control / without: {ratio:.3f} ± {100 * half:.1f} % (95 %)")
+            found = {control: run(server, options, control) for control in order}
+            pairs.append((found["ON"], found["OFF"]))
+            shown = ", ".join(f"{control} {of.rate:,.0f} and {of.cost:.1f} µs" for control, of in found.items())
+            print(f"round {turn + 1}: {shown}", file=sys.stderr, flush=True)
+    print(f"{options.workload}, {options.threads} connections, {options.rounds} rounds of {options.seconds} s: with resource control / without")
+    for what, of in [("queries a second", lambda run: run.rate), ("processor time a query", lambda run: run.cost)]:
+        ratio, half = interval([of(on) / of(off) for on, off in pairs])
+        print(f"{what}: {ratio:.3f} ± {100 * half:.1f} % (95 %)")
 
 
 if __name__ == "__main__":
