@@ -170,7 +170,7 @@ impl State {
             };
         }
         match self.unpark(&key) {
-            Some(row) if row.kind != WriteKind::Lock => {
+            Some(row) if row.kind.changes() => {
                 self.version(key, commit_ts, row.row, row.replaces, opened_ms)
             }
             _ => Ok(()),
@@ -247,7 +247,7 @@ impl State {
 
     fn unpark(&mut self, key: &[u8]) -> Option<PendingRow> {
         let (key, row) = self.pending.remove_entry(key)?;
-        if row.kind != WriteKind::Lock {
+        if row.kind.changes() {
             self.departed.push(lock_info(&key, &row));
         }
         self.dirty.insert(key);

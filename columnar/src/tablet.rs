@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use raft::Position;
-use txn::WriteKind;
 use types::error::LockInfo;
 use types::{ColumnId, Error, Region, RegionId, ReplicaLag, Result, Timestamp};
 
@@ -181,7 +180,7 @@ impl Tablet {
         let held = state
             .pending
             .iter()
-            .filter(|(_, row)| row.kind != WriteKind::Lock)
+            .filter(|(_, row)| row.kind.changes())
             .map(|(key, row)| lock_info(key, row));
         held.chain(state.departed.iter().cloned()).filter(|lock| lock.start_ts <= ts).collect()
     }

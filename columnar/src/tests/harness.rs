@@ -237,7 +237,7 @@ impl World {
             primary: key_of(id),
             kind,
             row: bytes,
-            replaces: self.live(id).filter(|_| kind != WriteKind::Lock),
+            replaces: self.live(id).filter(|_| kind.changes()),
             ttl: 3_000,
             for_update_ts: None,
         };
@@ -248,7 +248,7 @@ impl World {
     /// Decides the commit of a row's lock.
     pub fn commit(&mut self, id: i64, commit: u64) -> Fact {
         let held = self.held.remove(&id).unwrap();
-        if held.kind != WriteKind::Lock {
+        if held.kind.changes() {
             self.versions.entry(id).or_default().push((commit, held.cells));
         }
         Fact::Commit {
@@ -538,9 +538,7 @@ impl World {
             let mut found: Vec<_> = found.into_iter().map(|lock| lock.key).collect();
             found.sort();
             let mine = self.held.iter().filter(|(id, held)| {
-                held.kind != WriteKind::Lock
-                    && held.start <= ts
-                    && group.region.contains(&key_of(**id))
+                held.kind.changes() && held.start <= ts && group.region.contains(&key_of(**id))
             });
             let expected: Vec<_> = mine.map(|(id, _)| key_of(*id)).collect();
             assert_eq!(found, expected, "locks of region {id} at {ts}");

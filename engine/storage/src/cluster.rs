@@ -19,7 +19,7 @@ use types::query_watch::{QueryWatch, Runaway};
 use types::{Error, LeaseId, NodeId, Region, RegionKind, Result, Table, TableId, Timestamp, key};
 
 use crate::{
-    Acquired, Expect, Pair, ReplicaReads, Savepoint, Scan, Snapshot, Storage, Transaction, Waiting,
+    Acquired, Pair, ReplicaReads, Savepoint, Scan, Snapshot, Storage, Taking, Transaction,
 };
 
 /// How long a table's regions are asked for something before giving up.
@@ -257,11 +257,10 @@ impl Transaction for ClusterTransaction {
         &mut self,
         table: &Arc<Table>,
         keys: Vec<Vec<u8>>,
-        waiting: Waiting,
+        taking: Taking,
         read_at: Option<Timestamp>,
-        expect: Expect,
     ) -> Result<Acquired> {
-        self.inner.acquire(table, keys, waiting, read_at, expect).await
+        self.inner.acquire(table, keys, taking, read_at).await
     }
 
     fn wait_for_rows(&mut self, wait: Duration) {

@@ -20,7 +20,7 @@ use placement::api::{Catalog, CatalogChange, Lease, NodeSettings};
 use placement::api::{LockAnswer, LockRequest};
 use resources::Payer;
 pub use txn::Acquired;
-pub use txn::api::{Current, Expect, Waiting};
+pub use txn::api::{Current, Expect, Mode, Taking, Waiting};
 pub use txn::{ReadFrom, ReplicaReads};
 use types::calibration::Calibration;
 use types::query_watch::{QueryWatch, Runaway};
@@ -87,9 +87,8 @@ pub trait Transaction: Snapshot {
         &mut self,
         table: &Arc<Table>,
         keys: Vec<Vec<u8>>,
-        waiting: Waiting,
+        taking: Taking,
         read_at: Option<Timestamp>,
-        expect: Expect,
     ) -> Result<Acquired>;
 
     /// How long the commit waits for rows that others hold and this one has not locked.

@@ -25,7 +25,7 @@ use txn::queues::{Queues, Standing, Tenure};
 use types::{Error, LeaseId, RegionKind, Result, Table, TableId, Timestamp, key, version};
 
 use crate::{
-    Acquired, Current, Expect, Pair, Savepoint, Scan, Snapshot, Storage, Transaction, Waiting,
+    Acquired, Current, Mode, Pair, Savepoint, Scan, Snapshot, Storage, Taking, Transaction, Waiting,
 };
 
 /// Pairs of a page, unless asked for fewer.
@@ -62,7 +62,8 @@ const TENURE: Tenure = Tenure { region: 0, term: 0 };
 
 impl Locks {
     /// Takes one key; false if it is to be skipped.
-    async fn take(&self, key: &[u8], owner: Timestamp, waiting: Waiting) -> Result<bool> {
+    async fn take(&self, key: &[u8], owner: Timestamp, taking: Taking) -> Result<bool> {
+        let Taking { mode, waiting, .. } = taking;
         let began = Instant::now();
         let until = match waiting {
             Waiting::For(ms) => began + Duration::from_millis(ms),
@@ -73,7 +74,7 @@ impl Locks {
             let holder = {
                 let (queues, waits) = &mut *self.queues.lock();
                 let queue = matches!(waiting, Waiting::For(_)).then_some(u64::MAX);
-                let holder = match queues.claim(0, TENURE, key, owner, (u64::MAX, queue)) {
+                let holder = match queues.claim(0, TENURE, key, (owner, mode), (u64::MAX, queue)) {
                     Standing::Holds => {
                         waits.ended(owner, key);
                         return Ok(true);
@@ -82,7 +83,8 @@ impl Locks {
                 };
                 let now = env::Instant::from_micros(0);
                 if queue.is_some() && waits.wait(now, owner, holder, key).is_some() {
-                    queues.leave(key, owner);
+                    queues.leave(0, key, owner);
+                    self.changed.notify_waiters();
                     return Err(Error::Deadlock(owner));
                 }
                 holder
@@ -93,7 +95,8 @@ impl Locks {
                 Waiting::For(millis) => {
                     if timeout_at(until, changed).await.is_err() {
                         let (queues, waits) = &mut *self.queues.lock();
-                        queues.leave(key, owner);
+                        queues.leave(0, key, owner);
+                        self.changed.notify_waiters();
                         waits.ended(owner, key);
                         return Err(Error::LockWait { holder, millis });
                     }
@@ -374,9 +377,8 @@ impl Transaction for MemoryTransaction {
         &mut self,
         table: &Arc<Table>,
         mut keys: Vec<Vec<u8>>,
-        waiting: Waiting,
+        taking: Taking,
         read_at: Option<Timestamp>,
-        _: Expect,
     ) -> Result<Acquired> {
         keys.sort();
         keys.dedup();
@@ -385,7 +387,7 @@ impl Transaction for MemoryTransaction {
         let mut acquired = Acquired::default();
         for key in keys {
             self.held.insert(key.clone());
-            if !storage.locks.take(&key, start, waiting).await? {
+            if !storage.locks.take(&key, start, taking).await? {
                 continue;
             }
             let data = storage.data.lock();
@@ -479,8 +481,8 @@ impl Transaction for MemoryTransaction {
         }
         let storage = self.snapshot.storage.clone();
         for key in self.writes.keys() {
-            let holder = storage.locks.queues.lock().0.holder(0, key);
-            if let Some(holder) = holder.filter(|holder| *holder != start) {
+            let queues = &storage.locks.queues.lock().0;
+            if let Some(holder) = queues.held_by_other(0, key, start, Mode::Exclusive) {
                 return Err(Error::Held { start, holder });
             }
         }

@@ -5,8 +5,11 @@
 use serde::{Deserialize, Serialize};
 use types::error::LockInfo;
 use types::{
-    Epoch, Error, NodeId, PeerId, Region, RegionId, SchemaVersion, Table, TableId, Timestamp,
+    Epoch, Error, NodeId, PeerId, Region, RegionId, Result, SchemaVersion, Table, TableId,
+    Timestamp,
 };
+
+use crate::share::shared_key;
 
 /// Which region is addressed, as the caller last saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,11 +33,25 @@ pub struct Mutation {
 }
 
 impl Mutation {
+    /// The key that a transaction holds by it, and how.
+    ///
+    /// # Errors
+    /// `Invalid` for a share of another transaction.
+    pub fn holds(&self, start_ts: Timestamp) -> Result<(&[u8], Mode)> {
+        if self.op != Op::Share {
+            return Ok((&self.key, Mode::Exclusive));
+        }
+        let key = shared_key(&self.key, start_ts).ok_or_else(|| {
+            Error::Invalid(format!("a key shared by {start_ts} is another transaction's"))
+        })?;
+        Ok((key, Mode::Shared))
+    }
+
     /// Bytes of its key and row.
     pub fn bytes(&self) -> usize {
         let row = match &self.op {
             Op::Put(row) | Op::Insert(row) => row.len(),
-            Op::Delete | Op::Lock => 0,
+            Op::Delete | Op::Lock | Op::Share => 0,
         };
         self.key.len() + row
     }
@@ -51,6 +68,42 @@ pub enum Op {
     Delete,
     /// Holds the key against others and changes nothing.
     Lock,
+    /// Holds a key beside others that do the same, and changes nothing. Its own key is that of [`crate::share`].
+    Share,
+}
+
+/// How a transaction holds a key; of two, the greater one has what the lesser one has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Mode {
+    /// Beside others that do the same.
+    Shared,
+    /// Alone.
+    Exclusive,
+}
+
+impl Mode {
+    /// Whether others may hold the key so, too.
+    pub fn shares(self) -> bool {
+        self == Mode::Shared
+    }
+}
+
+/// How row locks are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taking {
+    /// How keys are held.
+    pub mode: Mode,
+    /// What to do about those that others hold.
+    pub waiting: Waiting,
+    /// What need not be confirmed.
+    pub expect: Expect,
+}
+
+impl Taking {
+    /// Keys are held alone.
+    pub fn alone(waiting: Waiting, expect: Expect) -> Taking {
+        Taking { mode: Mode::Exclusive, waiting, expect }
+    }
 }
 
 /// What to do about a row that another transaction holds.
@@ -348,6 +401,8 @@ pub enum Request {
         /// Whether one that is not locked can never be locked from then on.
         seal: bool,
     },
+    /// A [`Request::Acquire`], [`Request::KeepHeld`] or [`Request::Inherit`] of keys that are held beside others.
+    Shared(Box<Request>),
 }
 
 /// A first phase, in one region, of a transaction that commits asynchronously.

@@ -76,6 +76,8 @@ pub struct TxnClient {
     at_once: Arc<dyn Fn() -> bool + Send + Sync>,
     /// Whether they are known to read locks of asynchronous commits.
     async_commits: Arc<dyn Fn() -> bool + Send + Sync>,
+    /// Whether they are known to read locks of keys that several transactions share.
+    shared_locks: Arc<dyn Fn() -> bool + Send + Sync>,
     /// How transactions ended: commit timestamp, or none for a rollback.
     fates: Arc<Mutex<LruCache<Timestamp, Option<Timestamp>>>>,
     /// Second phases and rollbacks that go on behind their transactions.
@@ -101,6 +103,7 @@ impl TxnClient {
             distance: Arc::new(|_| Distance::Elsewhere),
             at_once: Arc::new(|| false),
             async_commits: Arc::new(|| false),
+            shared_locks: Arc::new(|| false),
             fates: Arc::new(Mutex::new(LruCache::new(capacity))),
             tasks: TaskTracker::new(),
             payer: None,
@@ -145,6 +148,20 @@ impl TxnClient {
 
     pub(crate) fn commits_async(&self) -> bool {
         (self.async_commits)()
+    }
+
+    /// The same client, whose transactions hold keys beside each other where they may; without, each holds its keys alone.
+    /// `everybody_reads` says whether all programs of the cluster are known to read such locks.
+    #[must_use]
+    pub fn with_shared_locks(
+        self,
+        everybody_reads: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> Self {
+        TxnClient { shared_locks: Arc::new(everybody_reads), ..self }
+    }
+
+    pub(crate) fn shares_locks(&self) -> bool {
+        (self.shared_locks)()
     }
 
     /// A bounded retry of something.

@@ -137,8 +137,13 @@ impl Commit {
         mutations: Vec<Mutation>,
         may_be_async: bool,
     ) -> Self {
-        let changes = mutations.iter().find(|mutation| mutation.op != Op::Lock);
-        let primary = changes.or(mutations.first()).map(|mutation| mutation.key.clone());
+        // A share is nobody's primary: whoever shares rows and writes nothing commits nothing.
+        let rank = |mutation: &&Mutation| match mutation.op {
+            Op::Put(_) | Op::Insert(_) | Op::Delete => 0,
+            Op::Lock => 1,
+            Op::Share => 2,
+        };
+        let primary = mutations.iter().min_by_key(rank).map(|mutation| mutation.key.clone());
         let keys = mutations.iter().map(|mutation| mutation.key.clone()).collect();
         let primary = primary.unwrap_or_default();
         let plan = Plan { client, start_ts, began, tables, row_wait, may_be_async, primary, keys };
@@ -559,7 +564,7 @@ pub(crate) fn batches((target, mutations): Batch) -> Vec<Batch> {
         let size = mutation.key.len()
             + match &mutation.op {
                 Op::Put(row) | Op::Insert(row) => row.len(),
-                Op::Delete | Op::Lock => 0,
+                Op::Delete | Op::Lock | Op::Share => 0,
             };
         match batches.last_mut() {
             Some((_, batch)) if batch.len() < BATCH_KEYS && bytes + size <= BATCH_BYTES => {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use kv::KvRead;
 use types::{Error, Result, Timestamp};
 
-use crate::api::{Mutation, Op, Secondaries};
+use crate::api::{Mode, Mutation, Op, Secondaries};
 use crate::fact::{AsyncCommit, Fact, Floors, WriteKind};
 use crate::layout::Fate;
 use crate::locks::{Lock, LockTable, time_left};
@@ -92,21 +92,26 @@ impl Known<'_> {
     pub fn prewrite(&self, of: Prewrite<'_>, mutation: &Mutation) -> Result<Prewritten> {
         self.check_fresh(of.start_ts)?;
         let key = &mutation.key;
-        if let Some(lock) = self.locks.get(key) {
-            if lock.start_ts == of.start_ts {
-                return Ok(Prewritten::Locked);
-            }
+        if self.own_lock(key, of.start_ts).is_some() {
+            return Ok(Prewritten::Locked);
+        }
+        let (about, mode) = mutation.holds(of.start_ts)?;
+        if let Some(lock) = self.locks.of_other(about, of.start_ts, mode) {
             return Err(Error::Locked(Box::new(lock.info())));
         }
-        let newest = mvcc::data(self.kv, key)?;
-        match mvcc::fate_among(self.kv, key, &newest, of.start_ts)? {
+        let newest = mvcc::data(self.kv, about)?;
+        let fate = match mode {
+            Mode::Exclusive => mvcc::fate_among(self.kv, key, &newest, of.start_ts)?,
+            Mode::Shared => mvcc::fate(self.kv, key, of.start_ts)?,
+        };
+        match fate {
             Some(Fate::Committed(at)) => return Ok(Prewritten::Committed(at)),
             Some(Fate::RolledBack) => return Err(Error::RolledBack(of.start_ts)),
             None => {}
         }
-        let committed = newest.commit_ts.max(newest.held_ts);
+        let committed = newest.newest(mode);
         if committed > mutation.for_update_ts.unwrap_or(of.start_ts) {
-            return Err(Error::Conflict { key: key.clone(), start: of.start_ts, committed });
+            return Err(Error::Conflict { key: about.to_vec(), start: of.start_ts, committed });
         }
         let live = newest.live();
         if live.is_some() && matches!(mutation.op, Op::Insert(_)) {
@@ -116,6 +121,7 @@ impl Known<'_> {
             Op::Put(row) | Op::Insert(row) => (WriteKind::Put, Some(row.clone())),
             Op::Delete => (WriteKind::Delete, None),
             Op::Lock => (WriteKind::Lock, None),
+            Op::Share => (WriteKind::Share, None),
         };
         Ok(Prewritten::Lock(Fact::Lock {
             key: key.clone(),
@@ -123,7 +129,7 @@ impl Known<'_> {
             primary: of.primary.to_vec(),
             kind,
             row,
-            replaces: live.filter(|_| kind != WriteKind::Lock),
+            replaces: live.filter(|_| kind.changes()),
             ttl: of.ttl,
             for_update_ts: mutation.for_update_ts,
         }))
@@ -245,14 +251,14 @@ impl Known<'_> {
         commit_ts: Timestamp,
         anew: bool,
     ) -> Result<Option<Fact>> {
-        if let Some(lock) = self.locks.get(&key) {
+        if let Some(lock) = self.locks.of_other(&key, Timestamp::ZERO, Mode::Exclusive) {
             return Err(Error::Locked(Box::new(lock.info())));
         }
         let newest = mvcc::data(self.kv, &key)?;
         if newest.commit_ts == commit_ts && newest.start_ts == Timestamp::ZERO {
             return Ok(None);
         }
-        let committed = newest.commit_ts.max(newest.held_ts);
+        let committed = newest.newest(Mode::Exclusive);
         if committed >= commit_ts {
             return Err(Error::Conflict { key, start: commit_ts, committed });
         }

@@ -16,6 +16,15 @@ pub enum WriteKind {
     Delete,
     /// Nothing: the key was only held against others.
     Lock,
+    /// Nothing: a key was held beside others. The lock's own key is that of [`crate::share`].
+    Share,
+}
+
+impl WriteKind {
+    /// Whether there is another version of the key afterwards.
+    pub fn changes(self) -> bool {
+        matches!(self, WriteKind::Put | WriteKind::Delete)
+    }
 }
 
 /// One decided fact. The log numbers variants by their place: a new one goes to the end, and none

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use kv::Keyspace;
 use types::{Result, Table, TableId, Timestamp};
 
+use crate::api::Mode;
 use crate::layout::{DataRecord, Fate, split_fate_key};
 use crate::locks::Lock;
 use crate::store::RowStore;
@@ -21,7 +22,7 @@ impl RowStore {
         let mut newest = self.newest_timestamp().unwrap_or_default();
         for pair in kv.scan(Keyspace::Data, &[], &END) {
             let record = DataRecord::decode(pair?.1)?;
-            newest = newest.max(record.commit_ts).max(record.start_ts).max(record.held_ts);
+            newest = newest.max(record.newest(Mode::Exclusive)).max(record.start_ts);
         }
         for pair in kv.scan(Keyspace::Fate, &[], &END) {
             let (key, value) = pair?;

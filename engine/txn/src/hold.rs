@@ -16,11 +16,12 @@ use types::error::LockInfo;
 use types::retry::Pauses;
 use types::{Error, Result, Timestamp};
 
-use crate::api::{Current, Expect, Request, Response, Waiting};
+use crate::api::{Current, Mode, Request, Response, Taking, Waiting};
 use crate::client::{Answer, TxnClient};
 use crate::resolve::unexpected;
 use crate::retry::{self, Retry};
 use crate::routes::Target;
+use crate::share::shared_key;
 
 /// How long a leader keeps rows for a transaction that sends no heartbeat.
 const HOLD: Duration = Duration::from_secs(10);
@@ -29,21 +30,21 @@ const HEARTBEAT: Duration = Duration::from_secs(2);
 /// Keys of one request.
 const LOCK_KEYS: usize = 1_024;
 
-/// What is wanted to be known of keys that are locked.
+/// How keys are locked, and what is wanted to be known of them.
 #[derive(Clone, Copy)]
 pub(crate) struct Look {
-    /// Their rows.
+    /// How they are locked.
+    pub taking: Taking,
+    /// Whether their rows are wanted.
     pub rows: bool,
-    /// What need not be confirmed.
-    pub expect: Expect,
 }
 
 /// What an open transaction may hold at leaders. Given back when this is dropped.
 pub(crate) struct Held {
     client: TxnClient,
     start_ts: Timestamp,
-    /// Every key that was asked for, and whether it was given: only those are kept.
-    keys: Mutex<BTreeMap<Vec<u8>, bool>>,
+    /// Every key that was asked for, and how it was given, if it was: only those are kept.
+    keys: Mutex<BTreeMap<Vec<u8>, Option<Mode>>>,
     heartbeat: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -59,7 +60,7 @@ impl Held {
         let mut held = self.keys.lock();
         let fresh: BTreeSet<_> =
             keys.iter().filter(|key| !held.contains_key(*key)).cloned().collect();
-        held.extend(fresh.iter().map(|key| (key.clone(), false)));
+        held.extend(fresh.iter().map(|key| (key.clone(), None)));
         drop(held);
         let mut heartbeat = self.heartbeat.lock();
         if heartbeat.is_none() {
@@ -68,8 +69,12 @@ impl Held {
         fresh
     }
 
-    fn given(&self, found: &[Current]) {
-        self.keys.lock().extend(found.iter().map(|one| (one.key.clone(), true)));
+    fn given(&self, found: &[Current], mode: Mode) {
+        let mut held = self.keys.lock();
+        for one in found {
+            let known = held.entry(one.key.clone()).or_default();
+            *known = (*known).max(Some(mode));
+        }
     }
 
     /// Gives every key back before its owner learns that the transaction is over: who reads that
@@ -82,11 +87,14 @@ impl Held {
         }
     }
 
-    /// Forgets keys that are given back already, or by a commit.
+    /// Forgets keys that are given back already, or by a commit of these or of the shares that they are.
     pub(crate) fn forget<'a>(&self, keys: impl IntoIterator<Item = &'a Vec<u8>>) {
         let mut held = self.keys.lock();
         for key in keys {
             held.remove(key);
+            if let Some(shared) = shared_key(key, self.start_ts) {
+                held.remove(shared);
+            }
         }
     }
 }
@@ -116,17 +124,23 @@ async fn keep(held: Weak<Held>) {
         tokio::time::sleep(HEARTBEAT).await;
         let Some(held) = held.upgrade() else { return };
         let (client, start_ts) = (held.client.clone(), held.start_ts);
-        let given = |(key, given): (&Vec<u8>, &bool)| given.then(|| key.clone());
-        let keys: Vec<_> = held.keys.lock().iter().filter_map(given).collect();
+        let given = |wanted: Mode| -> Vec<_> {
+            let keys = held.keys.lock();
+            let given = keys.iter().filter(|(_, mode)| **mode == Some(wanted));
+            given.map(|(key, _)| key.clone()).collect()
+        };
+        let all = [Mode::Exclusive, Mode::Shared].map(|mode| (mode, given(mode)));
         // Not kept alive by its own heartbeat.
         drop(held);
         let hold = HOLD.as_millis() as u64;
-        let request = |target: &Target, keys| {
-            let region = target.reference();
-            Request::KeepHeld { region, start_ts, keys, hold }
-        };
-        if let Err(error) = client.send_to_leaders(keys, request).await {
-            tracing::debug!(%start_ts, %error, "row locks could not be prolonged");
+        for (mode, keys) in all {
+            let request = |target: &Target, keys| {
+                let region = target.reference();
+                in_mode(Request::KeepHeld { region, start_ts, keys, hold }, mode)
+            };
+            if let Err(error) = client.send_to_leaders(keys, request).await {
+                tracing::debug!(%start_ts, %error, "row locks could not be prolonged");
+            }
         }
     }
 }
@@ -141,26 +155,24 @@ impl TxnClient {
         &'a self,
         held: &'a Arc<Held>,
         keys: Vec<Vec<u8>>,
-        waiting: Waiting,
         look: Look,
     ) -> BoxFuture<'a, Result<Vec<Current>>> {
-        self.acquire_once(held, keys, waiting, look).boxed()
+        self.acquire_once(held, keys, look).boxed()
     }
 
     async fn acquire_once(
         &self,
         held: &Arc<Held>,
         keys: Vec<Vec<u8>>,
-        waiting: Waiting,
         look: Look,
     ) -> Result<Vec<Current>> {
         let mut keys = keys;
         keys.sort_unstable();
         keys.dedup();
         let fresh = held.note(&keys);
-        let found = self.acquire_all(held.start_ts, keys, &fresh, waiting, look).await;
+        let found = self.acquire_all(held.start_ts, keys, &fresh, look).await;
         match &found {
-            Ok(found) => held.given(found),
+            Ok(found) => held.given(found, look.taking.mode),
             // The statement fails as a whole; what it had is given back before that is returned, for
             // the next one may want the same.
             Err(_) => {
@@ -177,9 +189,9 @@ impl TxnClient {
         start_ts: Timestamp,
         keys: Vec<Vec<u8>>,
         fresh: &BTreeSet<Vec<u8>>,
-        waiting: Waiting,
         look: Look,
     ) -> Result<Vec<Current>> {
+        let waiting = look.taking.waiting;
         let mut wait = Wait::new(waiting);
         let mut left = keys;
         let mut found: Vec<Current> = Vec::with_capacity(left.len());
@@ -193,13 +205,13 @@ impl TxnClient {
             if in_order && !at_once {
                 left = batches.drain(1..).flat_map(|(_, keys)| keys).collect();
             }
-            let now = if at_once { Waiting::No } else { wait.left() };
-            let round = self.acquire_round(start_ts, batches, (now, look), &mut retry);
-            let round = round.await?;
+            let waiting_now = if at_once { Waiting::No } else { wait.left() };
+            let now = Look { taking: Taking { waiting: waiting_now, ..look.taking }, ..look };
+            let round = self.acquire_round(start_ts, batches, now, &mut retry).await?;
             found.extend(round.found);
             left.extend(round.left);
             if at_once {
-                left.extend(round.locked.into_iter().map(|lock| lock.key));
+                left.extend(round.locked.into_iter().map(|(key, _)| key));
                 left.sort_unstable();
                 self.step_back(start_ts, fresh, &mut found, &mut left).await;
                 continue;
@@ -207,7 +219,7 @@ impl TxnClient {
             if let Some(holder) = round.behind {
                 wait.goes_on(holder)?;
             }
-            for lock in round.locked {
+            for (key, lock) in round.locked {
                 let alive = self.resolve(std::slice::from_ref(&lock), Timestamp::MAX).await?.alive;
                 if alive.is_some() {
                     if waiting == Waiting::Skip {
@@ -216,7 +228,7 @@ impl TxnClient {
                     wait.goes_on(lock.start_ts)?;
                     tokio::time::sleep(wait.pauses.take()).await;
                 }
-                left.push(lock.key);
+                left.push(key);
             }
             left.sort_unstable();
         }
@@ -270,17 +282,18 @@ impl TxnClient {
         &self,
         start_ts: Timestamp,
         batches: Vec<(Target, Vec<Vec<u8>>)>,
-        (waiting, look): (Waiting, Look),
+        look: Look,
         retry: &mut Retry,
     ) -> Result<Round> {
         let hold = HOLD.as_millis() as u64;
         let mut calls: Vec<BoxFuture<'_, Answer>> = Vec::new();
         for (target, keys) in &batches {
             let (region, keys) = (target.reference(), keys.clone());
-            let Look { rows, expect } = look;
+            let Look { rows, taking: Taking { mode, waiting, expect } } = look;
             let sent = keys.clone();
             let request =
                 Request::Acquire { region, start_ts, keys: sent, hold, waiting, rows, expect };
+            let request = in_mode(request, mode);
             calls.push(async move { (keys, self.send(target, request).await) }.boxed());
         }
         let mut round = Round::default();
@@ -290,11 +303,13 @@ impl TxnClient {
                 Ok(Response::Acquired { found, locked, behind }) => {
                     // Waiting for rows is no trouble with regions.
                     *retry = self.retry("a region to lock rows in");
-                    if waiting != Waiting::Skip {
+                    let locked = locked.into_iter().map(|lock| (asked(&keys, &lock), lock));
+                    let locked: Vec<_> = locked.collect();
+                    if look.taking.waiting != Waiting::Skip {
                         let settled = found.iter().map(|one| &one.key);
                         let settled: HashSet<&Vec<u8>> =
-                            settled.chain(locked.iter().map(|lock| &lock.key)).collect();
-                        let left = keys.into_iter().filter(|key| !settled.contains(key));
+                            settled.chain(locked.iter().map(|(key, _)| key)).collect();
+                        let left = keys.iter().filter(|key| !settled.contains(key)).cloned();
                         round.left.extend(left);
                     }
                     round.found.extend(found);
@@ -389,7 +404,21 @@ impl Wait {
 #[derive(Default)]
 struct Round {
     found: Vec<Current>,
-    locked: Vec<LockInfo>,
+    /// Keys that could not be had, and locks of others' unfinished commits on them.
+    locked: Vec<(Vec<u8>, LockInfo)>,
     behind: Option<Timestamp>,
     left: Vec<Vec<u8>>,
+}
+
+/// Which of these keys a lock is in the way of.
+fn asked(keys: &[Vec<u8>], lock: &LockInfo) -> Vec<u8> {
+    match shared_key(&lock.key, lock.start_ts) {
+        Some(shared) if !keys.contains(&lock.key) => shared.to_vec(),
+        _ => lock.key.clone(),
+    }
+}
+
+/// A request about keys that are held so.
+fn in_mode(request: Request, mode: Mode) -> Request {
+    if mode.shares() { Request::Shared(Box::new(request)) } else { request }
 }

@@ -1,5 +1,5 @@
 //! Per-key latches: a leader holds them from its decision until the proposal is applied or
-//! provably dropped, so that no two decisions about a key overlap.
+//! provably dropped, so that no two decisions about a key overlap; but those that only share it may.
 //!
 //! Keys are taken in ascending order, each first come first served, hence no deadlock. Latches
 //! never span nodes or survive a restart: they order decisions, they protect no data.
@@ -8,9 +8,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
+use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
-type Slots = Mutex<HashMap<Vec<u8>, Arc<AsyncMutex<()>>>>;
+use crate::api::Mode;
+
+type Slots = Mutex<HashMap<Vec<u8>, Arc<RwLock<()>>>>;
 
 /// The latches of one node.
 #[derive(Clone, Default)]
@@ -27,22 +29,32 @@ pub struct Latched {
 struct Held {
     slots: Arc<Slots>,
     key: Vec<u8>,
-    slot: Option<Arc<AsyncMutex<()>>>,
-    guard: Option<OwnedMutexGuard<()>>,
+    slot: Option<Arc<RwLock<()>>>,
+    guard: Option<Guard>,
+}
+
+/// Held for its end.
+enum Guard {
+    Shared { _guard: OwnedRwLockReadGuard<()> },
+    Exclusive { _guard: OwnedRwLockWriteGuard<()> },
 }
 
 impl Latches {
     /// Takes the latches of all keys, waiting for each in ascending order. Dropping the future
     /// gives back what it holds.
-    pub async fn acquire(&self, mut keys: Vec<Vec<u8>>) -> Latched {
-        keys.sort_unstable();
-        keys.dedup();
+    pub async fn acquire(&self, mut keys: Vec<(Vec<u8>, Mode)>) -> Latched {
+        // Of a key that is named twice, the greater mode comes first and stays.
+        keys.sort_unstable_by(|a, b| (&a.0, b.1).cmp(&(&b.0, a.1)));
+        keys.dedup_by(|later, first| later.0 == first.0);
         let mut held = Vec::with_capacity(keys.len());
-        for key in keys {
+        for (key, mode) in keys {
             let slot = self.slots.lock().entry(key.clone()).or_default().clone();
             let mut one =
                 Held { slots: self.slots.clone(), key, slot: Some(slot.clone()), guard: None };
-            one.guard = Some(slot.lock_owned().await);
+            one.guard = Some(match mode {
+                Mode::Shared => Guard::Shared { _guard: slot.read_owned().await },
+                Mode::Exclusive => Guard::Exclusive { _guard: slot.write_owned().await },
+            });
             held.push(one);
         }
         Latched { _held: held }
@@ -75,8 +87,25 @@ impl Drop for Held {
 mod tests {
     use super::*;
 
-    fn keys(names: &[&str]) -> Vec<Vec<u8>> {
-        names.iter().map(|name| name.as_bytes().to_vec()).collect()
+    fn keys(names: &[&str]) -> Vec<(Vec<u8>, Mode)> {
+        names.iter().map(|name| (name.as_bytes().to_vec(), Mode::Exclusive)).collect()
+    }
+
+    #[tokio::test]
+    async fn who_shares_a_key_waits_for_who_has_it_alone_and_nobody_else() {
+        let latches = Latches::default();
+        let share = || latches.acquire(vec![(b"a".to_vec(), Mode::Shared)]);
+        let both = (share().await, share().await);
+        let alone = latches.acquire([keys(&["a"]), vec![(b"a".to_vec(), Mode::Shared)]].concat());
+        let mut alone = std::pin::pin!(alone);
+        let wait = std::time::Duration::from_millis(5);
+        assert!(tokio::time::timeout(wait, &mut alone).await.is_err());
+        drop(both);
+        let alone = alone.await;
+        assert!(tokio::time::timeout(wait, share()).await.is_err());
+        drop(alone);
+        drop(share().await);
+        assert!(latches.is_empty());
     }
 
     #[tokio::test]

@@ -1,7 +1,7 @@
 //! How versions, fates, locks and region records lie in the key-value store.
 //!
 //! ```text
-//! Data  key                     1 | kind | commit_ts | start_ts | held_ts | row
+//! Data  key                     1 | kind | commit_ts | start_ts | held_ts | shared_ts, if the kind says so | row
 //! Hist  escape(key) !commit_ts  1 | kind | start_ts | row
 //! Fate  escape(key) start_ts    1 | commit_ts, zero for a rollback
 //! Lock  key                     1 | postcard Lock | postcard AsyncCommit, if it is of one
@@ -17,11 +17,14 @@
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use types::{Error, Region, RegionId, RegionKind, Result, Table, Timestamp, key, version};
 
+use crate::api::Mode;
 use crate::fact::{Floors, WriteKind};
 
 const FORMAT: u8 = 1;
 const TOMBSTONE: u8 = 0;
 const ROW: u8 = 1;
+/// Added to the kind of a record with a `shared_ts`.
+const SHARED: u8 = 2;
 const DATA_HEADER: usize = 26;
 const HIST_HEADER: usize = 10;
 
@@ -35,11 +38,19 @@ pub struct DataRecord {
     /// Greatest commit timestamp of a transaction that held the key without changing it. Writers
     /// that began before it conflict, as with a version.
     pub held_ts: Timestamp,
+    /// The same of transactions that held it beside others, with which these do not conflict.
+    pub shared_ts: Timestamp,
     /// The row, or none for a tombstone.
     pub row: Option<Vec<u8>>,
 }
 
 impl DataRecord {
+    /// When it was last written or held by a transaction that keeps another one from holding it so.
+    pub fn newest(&self, mode: Mode) -> Timestamp {
+        let alone = self.commit_ts.max(self.held_ts);
+        if mode.shares() { alone } else { alone.max(self.shared_ts) }
+    }
+
     /// Commit timestamp of the live version, if there is one.
     pub fn live(&self) -> Option<Timestamp> {
         self.row.as_ref().map(|_| self.commit_ts)
@@ -53,9 +64,11 @@ impl DataRecord {
     /// As a value of [`kv::Keyspace::Data`].
     pub fn encode(&self) -> Vec<u8> {
         let row = self.row.as_deref();
-        let mut out = Vec::with_capacity(DATA_HEADER + row.map_or(0, <[u8]>::len));
-        out.extend_from_slice(&[FORMAT, if row.is_some() { ROW } else { TOMBSTONE }]);
-        for ts in [self.commit_ts, self.start_ts, self.held_ts] {
+        let mut out = Vec::with_capacity(DATA_HEADER + 8 + row.map_or(0, <[u8]>::len));
+        let shared = (self.shared_ts > Timestamp::ZERO).then_some(self.shared_ts);
+        let kind = if row.is_some() { ROW } else { TOMBSTONE };
+        out.extend_from_slice(&[FORMAT, kind | if shared.is_some() { SHARED } else { 0 }]);
+        for ts in [self.commit_ts, self.start_ts, self.held_ts].into_iter().chain(shared) {
             out.extend_from_slice(&ts.0.to_be_bytes());
         }
         out.extend_from_slice(row.unwrap_or_default());
@@ -68,7 +81,12 @@ impl DataRecord {
         let kind = header(&mut input, "version")?;
         let (commit_ts, start_ts) = (take_ts(&mut input)?, take_ts(&mut input)?);
         let held_ts = take_ts(&mut input)?;
-        Ok(DataRecord { commit_ts, start_ts, held_ts, row: row(kind, value, DATA_HEADER)? })
+        let (shared_ts, header) = match kind & SHARED {
+            0 => (Timestamp::ZERO, DATA_HEADER),
+            _ => (take_ts(&mut input)?, DATA_HEADER + 8),
+        };
+        let row = row(kind & !SHARED, value, header)?;
+        Ok(DataRecord { commit_ts, start_ts, held_ts, shared_ts, row })
     }
 }
 
@@ -322,7 +340,7 @@ fn content<'a>(value: &'a [u8], what: &str) -> Result<&'a [u8]> {
 
 fn header(input: &mut &[u8], what: &str) -> Result<u8> {
     match content(input, what)? {
-        [kind @ (TOMBSTONE | ROW), rest @ ..] => {
+        [kind, rest @ ..] if kind & !SHARED <= ROW => {
             *input = rest;
             Ok(*kind)
         }
@@ -333,7 +351,7 @@ fn header(input: &mut &[u8], what: &str) -> Result<u8> {
 fn row(kind: u8, mut value: Vec<u8>, header: usize) -> Result<Option<Vec<u8>>> {
     match kind {
         ROW => Ok(Some(value.split_off(header))),
-        _ if value.len() == header => Ok(None),
+        TOMBSTONE if value.len() == header => Ok(None),
         _ => Err(bad("tombstone")),
     }
 }
@@ -374,18 +392,21 @@ mod tests {
     #[test]
     fn records_survive_the_round_trip_and_damage_is_an_error() {
         for row in [None, Some(vec![]), Some(vec![1, 2, 3])] {
-            let data = DataRecord {
-                commit_ts: Timestamp(3),
-                start_ts: Timestamp(2),
-                held_ts: Timestamp(9),
-                row: row.clone(),
-            };
-            assert_eq!(DataRecord::decode(data.encode()).unwrap(), data);
+            for (shared_ts, header) in [(0, DATA_HEADER), (7, DATA_HEADER + 8)] {
+                let data = DataRecord {
+                    commit_ts: Timestamp(3),
+                    start_ts: Timestamp(2),
+                    held_ts: Timestamp(9),
+                    shared_ts: Timestamp(shared_ts),
+                    row: row.clone(),
+                };
+                assert_eq!(DataRecord::decode(data.encode()).unwrap(), data);
+                for cut in 0..header {
+                    assert!(DataRecord::decode(data.encode()[..cut].to_vec()).is_err());
+                }
+            }
             let hist = HistRecord { start_ts: Timestamp(2), row };
             assert_eq!(HistRecord::decode(hist.encode()).unwrap(), hist);
-            for cut in 0..DATA_HEADER {
-                assert!(DataRecord::decode(data.encode()[..cut].to_vec()).is_err());
-            }
         }
         assert!(DataRecord::decode(vec![9; 40]).is_err());
         assert!(Fate::decode(&[1, 2]).is_err());

@@ -40,6 +40,7 @@ mod retry;
 pub mod routes;
 mod sample;
 pub mod service;
+pub mod share;
 pub mod snapshot;
 pub mod store;
 pub mod sweep;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use types::{Error, Result, Timestamp};
 
-use crate::api::{Current, Expect};
+use crate::api::{Current, Expect, Mode};
 
 /// Bytes of rows that are kept, about.
 const ROW_BYTES: usize = 4 << 20;
@@ -22,6 +22,8 @@ struct Row {
     newest: Timestamp,
     /// Whether it had a row.
     live: bool,
+    /// How it is locked.
+    mode: Mode,
     /// The row, or none if there is none; unknown if it was read elsewhere.
     row: Option<Option<Vec<u8>>>,
 }
@@ -40,9 +42,14 @@ impl Locked {
         self.key_bytes
     }
 
-    /// The locked keys.
-    pub fn keys(&self) -> impl Iterator<Item = &Vec<u8>> {
-        self.rows.keys()
+    /// The locked keys, and how they are locked.
+    pub fn keys(&self) -> impl Iterator<Item = (&Vec<u8>, Mode)> {
+        self.rows.iter().map(|(key, row)| (key, row.mode))
+    }
+
+    /// How a key is locked, if it is.
+    pub fn mode(&self, key: &[u8]) -> Option<Mode> {
+        self.rows.get(key).map(|row| row.mode)
     }
 
     /// What was seen of a key, if it is locked.
@@ -60,15 +67,15 @@ impl Locked {
         self.row_bytes > ROW_BYTES
     }
 
-    /// A locked key as it was seen, if it is as expected: that is what may be returned without asking.
+    /// A key that is locked so as it was seen, if it is as expected: that is what may be returned without asking.
     /// `own` is what the transaction has made of it: a row, or none.
     pub fn recall(
         &self,
         key: &[u8],
         own: Option<&Option<Vec<u8>>>,
-        expect: Expect,
+        (mode, expect): (Mode, Expect),
     ) -> Option<Current> {
-        let known = self.rows.get(key)?;
+        let known = self.rows.get(key).filter(|known| known.mode >= mode)?;
         let row = own.or(known.row.as_ref())?;
         if !expect.is_met(row.is_some()) {
             return None;
@@ -89,12 +96,16 @@ impl Locked {
         start: Timestamp,
         one: &Current,
         read_at: Option<Timestamp>,
-        expect: Expect,
+        (mode, expect): (Mode, Expect),
     ) -> Result<Option<Timestamp>> {
         let sure = read_at.is_some() || !expect.is_met(one.live);
         let kept = read_at.is_none() && !(sure && self.is_full());
         let row = kept.then(|| one.row.clone());
         if let Some(known) = self.rows.get_mut(&one.key) {
+            if mode > known.mode {
+                // It was shared until now, by others as well, and has been confirmed since.
+                (known.mode, known.seen) = (mode, known.seen.max(one.newest));
+            }
             if one.newest > known.seen {
                 let (key, committed) = (one.key.clone(), one.newest);
                 return Err(Error::Conflict { key, start, committed });
@@ -111,7 +122,7 @@ impl Locked {
         self.key_bytes += one.key.len();
         self.row_bytes += weigh(&row);
         let seen = read_at.unwrap_or(one.newest.max(one.floor));
-        let row = Row { seen, newest: one.newest, live: one.live, row };
+        let row = Row { seen, newest: one.newest, live: one.live, mode, row };
         self.rows.insert(one.key.clone(), row);
         Ok(None)
     }

@@ -14,8 +14,10 @@ use serde::{Deserialize, Serialize};
 use types::error::LockInfo;
 use types::{Error, Result, Timestamp};
 
+use crate::api::Mode;
 use crate::fact::{AsyncCommit, Fact, WriteKind};
 use crate::layout;
+use crate::share::shares_of;
 
 /// The lock of an unfinished transaction on one key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,7 +100,7 @@ impl Lock {
     /// commit timestamp before `ts`.
     pub fn blocks_reader(&self, ts: Timestamp) -> bool {
         let earliest = self.async_commit.as_ref().map_or(self.start_ts, |c| c.min_commit_ts);
-        self.kind != WriteKind::Lock && earliest <= ts
+        self.kind.changes() && earliest <= ts
     }
 }
 
@@ -134,6 +136,16 @@ impl LockTable {
     /// The lock on a key.
     pub fn get(&self, key: &[u8]) -> Option<Arc<Lock>> {
         self.locks.read().get(key).cloned()
+    }
+
+    /// A lock of another transaction on a key that keeps this one from holding it so.
+    pub fn of_other(&self, key: &[u8], start_ts: Timestamp, mode: Mode) -> Option<Arc<Lock>> {
+        let alone = self.get(key).filter(|lock| lock.start_ts != start_ts);
+        if alone.is_some() || mode.shares() {
+            return alone;
+        }
+        let (start, end) = shares_of(key);
+        self.first(&start, &end, |lock| lock.kind == WriteKind::Share && lock.start_ts != start_ts)
     }
 
     /// The first lock with `start ≤ key < end` that a reader at `ts` must resolve.

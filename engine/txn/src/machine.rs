@@ -17,6 +17,7 @@ use crate::fact::{AsyncCommit, Fact, Facts, Floors, SplitChild, WriteKind, split
 use crate::layout::{self, AppliedRecord, DataRecord, Fate, HistRecord, RegionRecord, Size};
 use crate::locks::{Lock, LockChanges};
 use crate::mvcc;
+use crate::share::shared_key;
 use crate::snapshot::{self, Rows};
 use crate::store::{RegionView, RowStore, Schemas};
 
@@ -206,13 +207,22 @@ impl RowMachine {
         let of_nothing = lock.kind == WriteKind::Delete && lock.replaces.is_none();
         // Of one that commits asynchronously every key is asked about, in any order, until none is locked.
         let is_asked = lock.primary == key || lock.async_commit.is_some();
-        if is_asked || lock.kind == WriteKind::Lock || of_nothing {
+        if is_asked || !lock.kind.changes() || of_nothing {
             self.fate(&key, start_ts, Fate::Committed(commit_ts));
         }
         if lock.kind == WriteKind::Lock {
             let mut record = self.data(&key)?;
             record.held_ts = record.held_ts.max(commit_ts);
             self.put_data(key, record);
+            return Ok(());
+        }
+        if lock.kind == WriteKind::Share {
+            let Some(shared) = shared_key(&key, start_ts) else {
+                return Err(self.corrupt("a share of a key is another transaction's"));
+            };
+            let mut record = self.data(shared)?;
+            record.shared_ts = record.shared_ts.max(commit_ts);
+            self.put_data(shared.to_vec(), record);
             return Ok(());
         }
         self.version(key, commit_ts, start_ts, lock.row.clone(), lock.replaces)
@@ -252,12 +262,12 @@ impl RowMachine {
             return Err(self.corrupt("a version names another predecessor than the stored one"));
         }
         self.recount(&key, old.row.as_deref(), row.as_deref());
-        let held_ts = old.held_ts;
+        let DataRecord { held_ts, shared_ts, .. } = old;
         if old.commit_ts > Timestamp::ZERO {
             let record = HistRecord { start_ts: old.start_ts, row: old.row };
             self.history(&key, old.commit_ts, record);
         }
-        self.put_data(key, DataRecord { commit_ts, start_ts, held_ts, row });
+        self.put_data(key, DataRecord { commit_ts, start_ts, held_ts, shared_ts, row });
         Ok(())
     }
 

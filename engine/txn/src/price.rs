@@ -25,6 +25,7 @@ impl Price {
         match request {
             Request::Get { .. } | Request::Scan { .. } | Request::Acquire { .. } => Price::Read,
             Request::ByReplica(_) => Price::Read,
+            Request::Shared(request) => Price::of(request),
             Request::Prewrite { mutations, .. } | Request::CommitAtOnce { mutations, .. } => {
                 Price::Write(of_all(mutations))
             }

@@ -29,6 +29,10 @@ impl Ought {
     }
 }
 
+fn held_by(queues: &Queues, now: u64, key: &[u8]) -> Option<Timestamp> {
+    queues.held_by_other(now, key, Timestamp::ZERO, Mode::Exclusive)
+}
+
 #[test]
 fn keys_are_given_to_one_at_a_time_in_order_of_arrival() {
     let mut waited = 0;
@@ -46,7 +50,8 @@ fn keys_are_given_to_one_at_a_time_in_order_of_arrival() {
                 0..=5 => {
                     let queue = random.chance(0.8);
                     let until = (now + HOLD, queue.then_some(now + PLACE));
-                    let standing = queues.claim(now, TENURE, &key, owner, until);
+                    let by = (owner, Mode::Exclusive);
+                    let standing = queues.claim(now, TENURE, &key, by, until);
                     one.pass_on(now);
                     match one.holder {
                         Some((holder, _)) if holder != owner => {
@@ -77,8 +82,9 @@ fn keys_are_given_to_one_at_a_time_in_order_of_arrival() {
                     one.pass_on(now);
                 }
                 8 => {
-                    queues.leave(&key, owner);
+                    queues.leave(now, &key, owner);
                     one.waiting.retain(|(other, _)| *other != owner);
+                    one.pass_on(now);
                 }
                 _ => {
                     queues.sweep(now);
@@ -94,7 +100,7 @@ fn keys_are_given_to_one_at_a_time_in_order_of_arrival() {
             }
             for (key, one) in &ought {
                 let holder = one.holder.filter(|(_, until)| *until > now).map(|(holder, _)| holder);
-                assert_eq!(queues.holder(now, key), holder, "seed {seed}");
+                assert_eq!(held_by(&queues, now, key), holder, "seed {seed}");
             }
         }
         queues.sweep(now + 10 * HOLD);
@@ -107,11 +113,90 @@ fn keys_are_given_to_one_at_a_time_in_order_of_arrival() {
 #[test]
 fn another_term_knows_nothing_and_a_cut_keeps_what_is_held() {
     let mut queues = Queues::default();
-    let (a, b) = (Timestamp(1), Timestamp(2));
+    let [a, b] = [Timestamp(1), Timestamp(2)];
+    let alone = |owner| (owner, Mode::Exclusive);
     let until = (HOLD, Some(PLACE));
-    assert_eq!(queues.claim(0, TENURE, b"k", a, until), Standing::Holds);
+    assert_eq!(queues.claim(0, TENURE, b"k", alone(a), until), Standing::Holds);
     let cut = Tenure { region: 2, term: 9 };
-    assert_eq!(queues.claim(0, cut, b"k", b, until), Standing::Behind(a));
+    assert_eq!(queues.claim(0, cut, b"k", alone(b), until), Standing::Behind(a));
     let later = Tenure { region: 2, term: 10 };
-    assert_eq!(queues.claim(0, later, b"k", b, until), Standing::Holds);
+    assert_eq!(queues.claim(0, later, b"k", alone(b), until), Standing::Holds);
+}
+
+/// Everything that happens to one key that some share and others want alone: who holds it does so beside nobody whom it
+/// excludes, who waits does so for somebody, and in the end everybody has had it.
+#[test]
+fn keys_are_shared_by_those_who_share_them_alone() {
+    let (mut shared, mut upgraded) = (0, 0);
+    for seed in 1..=300 {
+        let random = Random::seeded(seed);
+        let mut queues = Queues::default();
+        let mut held: BTreeMap<Timestamp, Mode> = BTreeMap::new();
+        let mut waiting: BTreeMap<Timestamp, Mode> = BTreeMap::new();
+        let forever = (u64::MAX, Some(u64::MAX));
+        for _ in 0..400 {
+            let owner = Timestamp(1 + random.below(6));
+            let wanted = if random.chance(0.6) { Mode::Shared } else { Mode::Exclusive };
+            if random.chance(0.6) {
+                match queues.claim(0, TENURE, b"k", (owner, wanted), forever) {
+                    Standing::Holds => {
+                        let had =
+                            held.insert(owner, wanted.max(*held.get(&owner).unwrap_or(&wanted)));
+                        upgraded += usize::from(had == Some(Mode::Shared) && !wanted.shares());
+                        if waiting.get(&owner).is_some_and(|wish| *wish <= wanted) {
+                            waiting.remove(&owner);
+                        }
+                    }
+                    Standing::Behind(other) => {
+                        assert!(other != owner, "seed {seed}");
+                        let before = held.get(&other).max(waiting.get(&other)).copied();
+                        let excludes = before.is_some_and(|b| !(b.shares() && wanted.shares()));
+                        assert!(excludes, "seed {seed}: {owner} waits for {other}");
+                        let wish = waiting.entry(owner).or_insert(wanted);
+                        *wish = wanted.max(*wish);
+                    }
+                }
+            } else {
+                queues.release(0, b"k", owner);
+                held.remove(&owner);
+                waiting.remove(&owner);
+            }
+            for (_, owner) in queues.take_granted() {
+                let Some(mode) = waiting.remove(&owner) else {
+                    panic!("seed {seed}: {owner} was given what it did not wait for");
+                };
+                held.insert(owner, mode);
+            }
+            let alone = held.values().any(|mode| !mode.shares());
+            assert!(!alone || held.len() == 1, "seed {seed}: {held:?}");
+            assert!(!held.is_empty() || waiting.is_empty(), "seed {seed}: nobody holds it");
+            shared += usize::from(held.len() > 1);
+        }
+        while let Some(owner) = held.keys().next().copied() {
+            queues.release(0, b"k", owner);
+            held.remove(&owner);
+            waiting.remove(&owner);
+            for (_, owner) in queues.take_granted() {
+                held.extend(waiting.remove(&owner).map(|mode| (owner, mode)));
+            }
+        }
+        assert!(waiting.is_empty() && queues.is_empty(), "seed {seed}: {waiting:?} wait for ever");
+    }
+    assert!(shared > 10_000 && upgraded > 100, "{shared} times shared, {upgraded} upgraded");
+}
+
+#[test]
+fn who_wants_a_key_alone_is_not_kept_waiting_by_ever_more_who_share_it() {
+    let mut queues = Queues::default();
+    let [one, alone, late] = [1, 2, 3].map(Timestamp);
+    let mut claim = |owner, mode| queues.claim(0, TENURE, b"k", (owner, mode), (HOLD, Some(PLACE)));
+    assert_eq!(claim(one, Mode::Shared), Standing::Holds);
+    assert_eq!(claim(alone, Mode::Exclusive), Standing::Behind(one));
+    assert_eq!(claim(late, Mode::Shared), Standing::Behind(alone));
+    // Who has it already goes on.
+    assert_eq!(claim(one, Mode::Shared), Standing::Holds);
+    queues.release(0, b"k", one);
+    queues.release(0, b"k", alone);
+    let granted = queues.take_granted().into_iter().map(|(_, owner)| owner);
+    assert_eq!(granted.collect::<Vec<_>>(), [alone, late]);
 }

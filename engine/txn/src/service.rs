@@ -28,7 +28,7 @@ use types::{
     Error, Region, RegionId, RegionKind, Result, SchemaVersion, Table, TableId, Timestamp, key,
 };
 
-use crate::api::{Mutation, RegionRef, Request, Response};
+use crate::api::{Mode, Mutation, RegionRef, Request, Response};
 use crate::bulk::Bulk;
 use crate::decide::{Known, Prewrite, Prewritten, Rollback, Status};
 use crate::fact::{AsyncCommit, Fact, Facts, SplitChild, split_region};
@@ -109,19 +109,10 @@ impl TxnService {
             Request::Prewrite { region, start_ts, primary, mutations, ttl, schema, wait } => {
                 self.prewrite(region, (start_ts, primary, ttl), mutations, schema, wait).await
             }
-            Request::Acquire { region, start_ts, keys, hold, waiting, rows, expect } => {
-                self.acquire(region, start_ts, keys, (hold, waiting), (rows, expect)).await
-            }
-            Request::KeepHeld { region, start_ts, keys, hold } => {
-                self.keep_held(region, start_ts, &keys, hold)
-            }
-            Request::Inherit { .. } if self.retired.load(Ordering::Acquire) => {
-                Err(Error::Unavailable("this node is stopping, and leads nothing more".into()))
-            }
-            Request::Inherit { region, term, held } => {
-                self.row_locks.inherit(region, term, held);
-                Ok(Response::Done)
-            }
+            Request::Shared(request) => self.answer_row_locks(*request, Mode::Shared).await,
+            request @ (Request::Acquire { .. }
+            | Request::KeepHeld { .. }
+            | Request::Inherit { .. }) => self.answer_row_locks(request, Mode::Exclusive).await,
             Request::Release { region, start_ts, keys } => {
                 self.row_locks.release(start_ts, &keys);
                 // Another leader may have received them.
@@ -143,7 +134,7 @@ impl TxnService {
                 self.resolve(region, start_ts, commit_ts, keys).await
             }
             Request::KeepAlive { region, primary, start_ts, ttl } => {
-                self.write(region, vec![primary.clone()], None, move |known, _| {
+                self.write(region, (start_ts, vec![primary.clone()]), None, move |known, _| {
                     let fact = known.keep_alive(&primary, start_ts, ttl)?;
                     Ok((fact.into_iter().collect(), Response::Done))
                 })
@@ -206,7 +197,7 @@ impl TxnService {
         start_ts: Timestamp,
         (now, ttl): (Timestamp, u64),
     ) -> Result<Response> {
-        self.write(region, vec![primary.clone()], None, move |known, _| {
+        self.write(region, (start_ts, vec![primary.clone()]), None, move |known, _| {
             Ok(match known.status(&primary, start_ts, now, ttl)? {
                 Status::Ended(fate) => (vec![], Response::Fate(fate.commit_ts())),
                 Status::Alive(left) => (vec![], Response::Alive(left)),
@@ -229,6 +220,7 @@ impl TxnService {
     ) -> Result<Response> {
         let keys = rows.iter().map(|(key, _)| key.clone()).collect();
         let bytes = rows.iter().map(|(key, row)| key.len() + row.len()).sum();
+        let keys = (Timestamp::ZERO, keys);
         let write = self.write(region, keys, Some(schema), move |known, view| {
             known.check_fresh(commit_ts)?;
             let facts = rows.into_iter().map(|(key, row)| known.import(key, row, commit_ts, anew));
@@ -251,9 +243,10 @@ impl TxnService {
         let first = mutations.iter().any(|mutation| mutation.key == primary);
         let bytes = if first { 0 } else { mutations.iter().map(Mutation::bytes).sum() };
         let (primary, mutations, began) = (&primary, &mutations, Instant::now());
-        self.admitted(region, start_ts, &keys, wait, || {
+        self.admitted(region, start_ts, mutations, wait, || {
             // Who waits for rows takes no turn from others meanwhile.
-            let write = self.write(region, keys.clone(), Some(schema), |known, view| {
+            let keys = (start_ts, keys.clone());
+            let write = self.write(region, keys, Some(schema), |known, view| {
                 self.check_not_held(start_ts, mutations)?;
                 // A lock's life begins when it is written, not when it was asked for.
                 let ttl = ttl + began.elapsed().as_millis() as u64;
@@ -286,7 +279,7 @@ impl TxnService {
         keys: Vec<Vec<u8>>,
         decide: impl FnOnce(Known<'_>, &RegionView) -> Result<Decision> + Send,
     ) -> Result<Response> {
-        let response = self.write(region, keys.clone(), None, decide).await?;
+        let response = self.write(region, (start_ts, keys.clone()), None, decide).await?;
         self.row_locks.release(start_ts, &keys);
         Ok(response)
     }

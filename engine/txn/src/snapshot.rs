@@ -11,10 +11,12 @@ use kv::{Keyspace, KvRead, WriteBatch};
 use raft::{SnapshotChunks, SnapshotSource};
 use types::{Error, Region, Result, Table, Timestamp, version};
 
+use crate::api::Mode;
 use crate::fact::{Floors, SnapshotItem};
 use crate::layout::{self, AppliedRecord, DataRecord, Fate, HistRecord, RegionRecord, Size};
 use crate::locks::{Lock, LockChanges};
 use crate::mvcc;
+use crate::share::shared_key;
 use crate::store::{RowStore, Schemas};
 
 const FORMAT: u8 = 1;
@@ -293,8 +295,8 @@ impl Install<'_> {
                     let added = Size::of(self.region, &key, row);
                     self.size = self.size.changed(added, Size::default());
                 }
-                let held_ts = if self.fates { writes.data(&key)?.held_ts } else { Timestamp::ZERO };
-                writes.put_data(key, DataRecord { commit_ts, start_ts, held_ts, row });
+                let known = if self.fates { writes.data(&key)? } else { DataRecord::default() };
+                writes.put_data(key, DataRecord { commit_ts, start_ts, row, ..known });
             }
             SnapshotItem::Version { key, commit_ts, start_ts, row, ended_by: Some(_), .. } => {
                 self.check(&key)?;
@@ -316,6 +318,17 @@ impl Install<'_> {
                 // A transaction that only held the key shows in its fate alone.
                 let Some(held_ts) = commit_ts else { return Ok(()) };
                 let record = writes.data(&key)?;
+                // Nothing is stored under the key of a share.
+                if let (Some(shared), Timestamp::ZERO) =
+                    (shared_key(&key, start_ts), record.commit_ts)
+                {
+                    let record = writes.data(shared)?;
+                    if held_ts > record.newest(Mode::Exclusive) {
+                        writes
+                            .put_data(shared.to_vec(), DataRecord { shared_ts: held_ts, ..record });
+                    }
+                    return Ok(());
+                }
                 if held_ts > record.commit_ts.max(record.held_ts) {
                     writes.put_data(key, DataRecord { held_ts, ..record });
                 }

@@ -19,6 +19,7 @@ use std::sync::atomic::Ordering;
 use kv::{Keyspace, KvRead, WriteBatch};
 use types::{Region, RegionId, Result, Timestamp};
 
+use crate::api::Mode;
 use crate::fact::Floors;
 use crate::layout::{self, DataRecord, Fate, HistRecord};
 use crate::locks::LockChanges;
@@ -200,7 +201,7 @@ impl Sweep {
 /// Whether a key's record says no more than its absence would: readers from the floor on see no
 /// row, and no writer from the floor on conflicts with it.
 fn is_dead(record: &DataRecord, floor: Timestamp) -> bool {
-    let last = record.commit_ts.max(record.held_ts);
+    let last = record.newest(Mode::Exclusive);
     record.row.is_none() && last > Timestamp::ZERO && last <= floor
 }
 

@@ -13,7 +13,7 @@ use kv::Pair;
 use tokio::time::Instant;
 use types::{Error, RegionKind, Result, Table, TableId, Timestamp, key};
 
-use crate::api::{Current, Expect, Mutation, Op, Waiting};
+use crate::api::{Current, Expect, Mode, Mutation, Op, Taking, Waiting};
 use crate::client::TxnClient;
 use crate::coordinator::Commit;
 use crate::fetch::Pages;
@@ -21,6 +21,7 @@ use crate::hold::{Held, Look};
 use crate::living::Alive;
 use crate::locked::Locked;
 use crate::replicas::ReplicaReads;
+use crate::share::{share_key, shared_key};
 
 /// Most bytes of keys and rows that a transaction may write.
 pub const MAX_TRANSACTION_BYTES: usize = 100 << 20;
@@ -328,9 +329,8 @@ impl Transaction {
         &mut self,
         table: &Arc<Table>,
         keys: Vec<Vec<u8>>,
-        waiting: Waiting,
+        taking: Taking,
         read_at: Option<Timestamp>,
-        expect: Expect,
     ) -> Result<Acquired> {
         self.pin(table)?;
         let weight: usize = keys.iter().map(Vec::len).sum();
@@ -345,19 +345,22 @@ impl Transaction {
         let held = self.held.get_or_insert_with(fresh).clone();
         let mut acquired = Acquired::default();
         let rows = read_at.is_none();
-        let expect = if self.locked.is_full() { Expect::Nothing } else { expect };
+        let expect = if self.locked.is_full() { Expect::Nothing } else { taking.expect };
+        let mode = if client.shares_locks() { taking.mode } else { Mode::Exclusive };
         let mut unknown = Vec::with_capacity(keys.len());
         for key in keys {
             let own = self.writes.get(&key).and_then(own_row);
-            match self.locked.recall(&key, own.as_ref(), expect) {
+            match self.locked.recall(&key, own.as_ref(), (mode, expect)) {
                 Some(known) => acquired.rows.push(known),
                 None => unknown.push(key),
             }
         }
         if !unknown.is_empty() {
-            let look = Look { rows, expect };
-            for row in client.acquire(&held, unknown, waiting, look).await? {
-                let newer = self.locked.note(start_ts, &row, read_at, expect)?;
+            let look = Look { rows, taking: Taking { mode, expect, ..taking } };
+            let found = client.acquire(&held, unknown, look).await?;
+            self.confirm_shared(&held, &found, mode).await?;
+            for row in found {
+                let newer = self.locked.note(start_ts, &row, read_at, (mode, expect))?;
                 acquired.newer = acquired.newer.max(newer);
                 acquired.rows.push(row);
             }
@@ -391,7 +394,7 @@ impl Transaction {
             }
             // Its own deletion has made room, whatever is stored.
             Some(Op::Delete) => Op::Put(row),
-            Some(Op::Lock) | None => Op::Insert(row),
+            Some(Op::Lock | Op::Share) | None => Op::Insert(row),
         };
         self.change(table, key, op)
     }
@@ -460,38 +463,64 @@ impl Transaction {
     /// confirmed, so at that timestamp everything that was read under them was true at once.
     async fn confirm_locks(&self) -> Result<Timestamp> {
         let start_ts = self.snapshot.ts;
-        let keys: Vec<Vec<u8>> = self.locked.keys().cloned().collect();
-        let Some(held) = self.held.as_ref().filter(|_| !keys.is_empty()) else {
-            return Ok(start_ts);
-        };
-        let look = Look { rows: false, expect: Expect::Nothing };
-        let found = self.snapshot.client.acquire(held, keys, Waiting::No, look).await;
+        let Some(held) = &self.held else { return Ok(start_ts) };
+        for mode in [Mode::Exclusive, Mode::Shared] {
+            let keys = self.locked.keys().filter(|(_, locked)| *locked == mode);
+            self.confirm(held, keys.map(|(key, _)| key.clone()).collect(), mode).await?;
+        }
+        Ok(start_ts)
+    }
+
+    /// Confirms that keys which were shared until now and are locked alone by now have not changed before: what others have
+    /// only shared meanwhile has not.
+    async fn confirm_shared(&self, held: &Arc<Held>, now: &[Current], mode: Mode) -> Result<()> {
+        let shared = |one: &&Current| self.locked.mode(&one.key).is_some_and(|was| was < mode);
+        let keys = now.iter().filter(shared).map(|one| one.key.clone()).collect();
+        self.confirm(held, keys, Mode::Shared).await
+    }
+
+    /// Confirms that keys which are locked are as they were seen.
+    async fn confirm(&self, held: &Arc<Held>, keys: Vec<Vec<u8>>, mode: Mode) -> Result<()> {
+        if keys.is_empty() {
+            return Ok(());
+        }
+        let start_ts = self.snapshot.ts;
+        let taking = Taking { mode, waiting: Waiting::No, expect: Expect::Nothing };
+        let look = Look { rows: false, taking };
+        let found = self.snapshot.client.acquire(held, keys, look).await;
         let found = found.map_err(|error| match error {
             // It was lost with its leader, and is another transaction's by now.
             Error::LockBusy(holder) => Error::Held { start: start_ts, holder },
             error => error,
         })?;
-        found.iter().try_for_each(|now| self.locked.confirm(start_ts, now))?;
-        Ok(start_ts)
+        found.iter().try_for_each(|now| self.locked.confirm(start_ts, now))
     }
 
     /// Everything that the commit writes or holds, ascending.
     fn mutations(&mut self) -> Vec<Mutation> {
-        let mut ops = std::mem::take(&mut self.writes);
+        let (mut ops, mut held) = (std::mem::take(&mut self.writes), BTreeMap::new());
         // A key that was locked and not written is held once more: should its lock have been lost
         // and the row be another by now, what was written because of it must not be.
-        for key in self.locked.keys() {
-            ops.entry(key.clone()).or_insert(Op::Lock);
+        let start_ts = self.snapshot.ts;
+        for (key, mode) in self.locked.keys().filter(|(key, _)| !ops.contains_key(*key)) {
+            match mode {
+                Mode::Exclusive => held.insert(key.clone(), Op::Lock),
+                Mode::Shared => held.insert(share_key(key, start_ts), Op::Share),
+            };
         }
+        ops.append(&mut held);
         // An entry of an index that is not unique is never locked: its row is, and every version
         // of the entry came with one of the row.
         let newest = self.locked.newest_seen().map(|newest| newest.max(self.snapshot.ts));
-        let seen = |key: &Vec<u8>| match (self.locked.seen(key), key::region_kind(key)) {
+        let seen = |key: &[u8]| match (self.locked.seen(key), key::region_kind(key)) {
             (Some(seen), _) => Some(seen),
             (None, Some(RegionKind::Index(..))) => newest,
             (None, _) => None,
         };
-        let mutation = |(key, op)| Mutation { for_update_ts: seen(&key), key, op };
+        let mutation = |(key, op): (Vec<u8>, Op)| {
+            let shared = shared_key(&key, start_ts).filter(|_| op == Op::Share);
+            Mutation { for_update_ts: seen(shared.unwrap_or(&key)), key, op }
+        };
         ops.into_iter().map(mutation).collect()
     }
 
@@ -544,7 +573,7 @@ fn own_row(op: &Op) -> Option<Option<Vec<u8>>> {
     match op {
         Op::Put(row) | Op::Insert(row) => Some(Some(row.clone())),
         Op::Delete => Some(None),
-        Op::Lock => None,
+        Op::Lock | Op::Share => None,
     }
 }
 
@@ -552,7 +581,7 @@ fn weigh(key: &[u8], op: &Op) -> usize {
     key.len()
         + match op {
             Op::Put(row) | Op::Insert(row) => row.len(),
-            Op::Delete | Op::Lock => 0,
+            Op::Delete | Op::Lock | Op::Share => 0,
         }
 }
 

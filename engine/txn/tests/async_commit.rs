@@ -12,7 +12,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use support::{Faults, Known, Link, TABLE, World, record, reference, table};
-use txn::api::{AsyncPrewrite, Expect, Mutation, Op, Request, Response, Secondaries, Waiting};
+use txn::api::{
+    AsyncPrewrite, Expect, Mutation, Op, Request, Response, Secondaries, Taking, Waiting,
+};
 use txn::locks::Lock;
 use txn::{Floors, RowTransport, Sweep, TxnClient};
 use types::{Error, NodeId, Result, Timestamp};
@@ -392,7 +394,8 @@ async fn a_first_phase_that_was_refused_and_comes_again_commits_nothing() {
     let world = world().await;
     let mut holder = world.client().begin().await.unwrap();
     let keys = vec![record("z")];
-    let held = holder.acquire(&table(1), keys, Waiting::No, None, Expect::Nothing).await;
+    let held =
+        holder.acquire(&table(1), keys, Taking::alone(Waiting::No, Expect::Nothing), None).await;
     held.unwrap();
     let (requests, dead) = (Mutex::default(), AtomicBool::new(false));
     let repeats = Arc::new(Repeats { link: world.link(), requests, dead });

@@ -15,7 +15,7 @@ use support::groups::SimGroups;
 use support::{Faults, Known, Link, TABLE, World, record, reference, table};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
-use txn::api::{Expect, Mutation, Op, Request, Response, Waiting};
+use txn::api::{Expect, Mutation, Op, Request, Response, Taking, Waiting};
 use txn::{Directory, RowTransport, TxnClient, TxnService};
 use types::{Error, NodeId, RegionId, RegionKind, Result, SchemaVersion, TableId, Timestamp};
 
@@ -452,7 +452,9 @@ async fn an_attempt_that_was_refused_and_comes_again_finds_its_transaction_ended
         let world = world(cuts).await;
         let mut holder = world.client().begin().await.unwrap();
         let keys = vec![record("a")];
-        let acquired = holder.acquire(&table(1), keys, Waiting::No, None, Expect::Nothing).await;
+        let acquired = holder
+            .acquire(&table(1), keys, Taking::alone(Waiting::No, Expect::Nothing), None)
+            .await;
         acquired.unwrap();
         let (bad, outcome) = commit_in(&world, First::Twice).await;
         assert!(matches!(outcome, Err(Error::Held { .. })), "{outcome:?}");

@@ -14,6 +14,7 @@ use raft::{
     Command, Effect, INITIAL_POSITION, Machine, Machines, Position, SnapshotChunks, SnapshotSource,
 };
 use support::{TABLE, record, table};
+use txn::share::share_key;
 use txn::{
     Fact, Facts, RowMachines, RowStore, SnapshotItem, SplitChild, WriteKind, decode_chunk,
     split_region,
@@ -79,11 +80,17 @@ impl Leader {
                     return;
                 }
                 let start_ts = self.tick();
-                let kind = [WriteKind::Put, WriteKind::Put, WriteKind::Delete, WriteKind::Lock]
-                    [self.random.below(4) as usize];
+                let kind = [
+                    WriteKind::Put,
+                    WriteKind::Put,
+                    WriteKind::Delete,
+                    WriteKind::Lock,
+                    WriteKind::Share,
+                ][self.random.below(5) as usize];
                 let size = self.random.below(60) as usize;
                 let row = (kind == WriteKind::Put).then(|| vec![7; size]);
-                let replaces = self.live.get(&key).copied().filter(|_| kind != WriteKind::Lock);
+                let replaces = self.live.get(&key).copied().filter(|_| kind.changes());
+                let key = if kind == WriteKind::Share { share_key(&key, start_ts) } else { key };
                 let primary = if self.random.chance(0.5) { key.clone() } else { record("k00") };
                 self.locks.insert(key.clone(), (start_ts, kind));
                 self.facts(vec![Fact::Lock {
@@ -112,7 +119,7 @@ impl Leader {
                 match kind {
                     WriteKind::Put => drop(self.live.insert(key.clone(), commit_ts)),
                     WriteKind::Delete => drop(self.live.remove(&key)),
-                    WriteKind::Lock => {}
+                    WriteKind::Lock | WriteKind::Share => {}
                 }
                 self.facts(vec![Fact::Commit { key, start_ts, commit_ts }]);
             }

@@ -1,8 +1,10 @@
 //! Transfers that lock what they read, over regions: while nothing fails, nobody who holds its rows
 //! fails at commit; and whatever fails, no update is lost. Seeds are chosen by `env::seeds`.
-//! And rows are free once their holder knows that it is over.
+//! And rows are free once their holder knows that it is over. What is shared is in [`family`].
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+#[path = "row_locks/family.rs"]
+mod family;
 mod support;
 
 use std::collections::BTreeMap;
@@ -13,7 +15,7 @@ use std::time::Duration;
 use env::Random;
 use futures::stream::{self, StreamExt};
 use support::{Faults, TABLE, World, record, table};
-use txn::api::{Expect, Waiting};
+use txn::api::{Expect, Mode, Taking, Waiting};
 use txn::{Acquired, TxnClient};
 use types::{Error, Result, Timestamp};
 
@@ -113,7 +115,7 @@ impl Bank {
                     let at = client.timestamp().await?;
                     let pairs = transaction.batch_get_at(keys.clone(), at).await?;
                     let (read, at) = (keys.clone(), Some(at));
-                    let acquired = transaction.acquire(&table(1), read, wait(), at, expect).await?;
+                    let acquired = transaction.acquire(&table(1), read, alone(expect), at).await?;
                     if acquired.newer.is_none() {
                         balances.extend(pairs.into_iter().map(|(key, row)| (key, amount(&row))));
                         break;
@@ -121,7 +123,7 @@ impl Bank {
                 }
             } else {
                 let Acquired { rows, .. } =
-                    transaction.acquire(&table(1), keys, wait(), None, expect).await?;
+                    transaction.acquire(&table(1), keys, alone(expect), None).await?;
                 let rows = rows.into_iter().map(|one| (one.key, amount(&one.row.unwrap())));
                 balances.extend(rows);
             }
@@ -201,11 +203,14 @@ impl Bank {
     /// succeeds, it has seen one state of the bank.
     async fn audit(&self, client: &TxnClient) -> Result<()> {
         let mut transaction = client.begin().await?;
+        // Those that share the rows do so beside each other.
+        let mode = if self.random.chance(0.6) { Mode::Shared } else { Mode::Exclusive };
         let mut sum = 0;
         for number in 0..ACCOUNTS {
             let expect = if self.random.chance(0.5) { Expect::Rows } else { Expect::Nothing };
-            let keys = vec![account(number)];
-            let acquired = transaction.acquire(&table(1), keys, wait(), None, expect).await?;
+            let taking = Taking { mode, ..alone(expect) };
+            let acquired =
+                transaction.acquire(&table(1), vec![account(number)], taking, None).await?;
             sum += acquired.rows.iter().map(|one| amount(one.row.as_ref().unwrap())).sum::<i64>();
         }
         transaction.commit().await?;
@@ -244,18 +249,18 @@ impl Bank {
             tokio::time::sleep(Duration::from_millis(self.random.below(150))).await;
             let (node, region) = self.world.home(&account(self.random.below(ACCOUNTS)));
             // Half of them hand over, as when leaders are spread.
-            if self.random.chance(0.5)
-                && let Some(handover) = node.service.handover(region.id)
-            {
-                node.service.handle(handover).await;
+            if self.random.chance(0.5) {
+                for handover in node.service.handover(region.id) {
+                    node.service.handle(handover).await;
+                }
             }
             node.groups.elect(region.id);
         }
     }
 }
 
-fn wait() -> Waiting {
-    Waiting::For(20_000)
+fn alone(expect: Expect) -> Taking {
+    Taking::alone(Waiting::For(20_000), expect)
 }
 
 async fn history(seed: u64, weather: Weather) -> Arc<Bank> {
@@ -281,7 +286,7 @@ async fn history(seed: u64, weather: Weather) -> Arc<Bank> {
     let keys: Vec<_> = (0..ACCOUNTS).map(account).collect();
     let all = async || {
         let mut open = client.begin().await?;
-        open.acquire(&table(1), keys.clone(), wait(), None, Expect::Nothing).await
+        open.acquire(&table(1), keys.clone(), alone(Expect::Nothing), None).await
     };
     // A wait of a dead client may still be believed in, and cost one transaction.
     match all().await {
@@ -300,7 +305,8 @@ async fn rows_are_free_once_their_holder_knows_that_it_is_over() {
     let keys: Vec<_> = (0..ACCOUNTS).map(account).collect();
     let held = async |client: &TxnClient| {
         let mut open = client.begin().await?;
-        open.acquire(&table(1), keys.clone(), Waiting::No, None, Expect::Nothing).await?;
+        let taking = Taking::alone(Waiting::No, Expect::Nothing);
+        open.acquire(&table(1), keys.clone(), taking, None).await?;
         Ok::<_, Error>(open)
     };
     for round in 0..20 {

@@ -15,8 +15,9 @@ use goldenscript::{ArgumentConsumer, Command, Context};
 use support::{Faults, World, name, record, reference, table};
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
-use txn::api::{Expect, Mutation, Op, Request, Response, Waiting};
+use txn::api::{Expect, Mode, Mutation, Op, Request, Response, Taking, Waiting};
 use txn::layout::{DataRecord, Fate, HistRecord};
+use txn::share::shared_key;
 use txn::{Acquired, Floors, Sweep, Transaction, TxnClient};
 use types::{Error, Timestamp};
 
@@ -224,6 +225,9 @@ impl Scripts {
                 if record.held_ts > Timestamp::ZERO {
                     let _ = write!(out, " held @{}", self.named(record.held_ts));
                 }
+                if record.shared_ts > Timestamp::ZERO {
+                    let _ = write!(out, " shared @{}", self.named(record.shared_ts));
+                }
                 let _ = writeln!(out);
             }
             for pair in kv.scan(kv::Keyspace::Hist, &[], &all) {
@@ -253,7 +257,11 @@ impl Scripts {
                     Fate::Committed(ts) => format!("committed @{}", self.named(ts)),
                     Fate::RolledBack => "rolled back".into(),
                 };
-                let _ = writeln!(out, "  fate {} of {}: {fate}", name(&key), self.named(start));
+                let (key, shared) = match shared_key(&key, start) {
+                    Some(shared) => (name(shared), " shared"),
+                    None => (name(&key), ""),
+                };
+                let _ = writeln!(out, "  fate {key}{shared} of {}: {fate}", self.named(start));
             }
         }
         out
@@ -333,6 +341,7 @@ impl goldenscript::Runner for Scripts {
                         Op::Insert(row) => transaction.insert(&table, key, row),
                         Op::Delete => transaction.delete(&table, key),
                         Op::Lock => transaction.lock(&table, key),
+                        Op::Share => unreachable!("no change is a share"),
                     });
                 }
                 self.shown(result).map(|()| String::new())
@@ -354,11 +363,14 @@ impl goldenscript::Runner for Scripts {
                 };
                 let read_at = args.take_key("read_at").map(|text| self.ts(text));
                 let expect = expectation(&mut args);
+                let shared = option(&mut args, "shared")?.unwrap_or(false);
+                let mode = if shared { Mode::Shared } else { Mode::Exclusive };
+                let taking = Taking { mode, waiting, expect };
                 let later = option(&mut args, "later")?.unwrap_or(false);
                 let keys = rest(&mut args).into_iter().map(record).collect();
                 let mut open = self.open.remove(&name).expect("open");
                 let work = async move {
-                    let acquired = open.acquire(&table, keys, waiting, read_at, expect).await;
+                    let acquired = open.acquire(&table, keys, taking, read_at).await;
                     (open, acquired)
                 };
                 if later {
@@ -431,6 +443,7 @@ impl goldenscript::Runner for Scripts {
                         Op::Insert(row) => transaction.insert(&table, key, row)?,
                         Op::Delete => transaction.delete(&table, key)?,
                         Op::Lock => transaction.lock(&table, key)?,
+                        Op::Share => unreachable!("no change is a share"),
                     }
                 }
                 link.die_after(calls);
@@ -588,7 +601,9 @@ impl goldenscript::Runner for Scripts {
                 let handed_over = option(&mut args, "handed_over")?.unwrap_or(false);
                 let (node, region) = self.world.home(&record(&key));
                 let _entered = self.runtime.enter();
-                if handed_over && let Some(handover) = node.service.handover(region.id) {
+                let handover =
+                    if handed_over { node.service.handover(region.id) } else { Vec::new() };
+                for handover in handover {
                     self.runtime.block_on(node.service.handle(handover));
                 }
                 node.groups.elect(region.id);

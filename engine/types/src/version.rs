@@ -14,6 +14,7 @@
 //! | 6 | transactions of several regions that commit once all of their keys are locked |
 //! | 7 | resource groups, behind placement's state and the catalog |
 //! | 8 | watched queries and runaways, behind those in placement's state |
+//! | 9 | locks of keys that several transactions hold beside each other |
 
 use crate::error::{Error, Result};
 
@@ -21,7 +22,7 @@ use crate::error::{Error, Result};
 pub type ClusterVersion = u32;
 
 /// The greatest version that this program speaks.
-pub const CURRENT: ClusterVersion = 8;
+pub const CURRENT: ClusterVersion = 9;
 
 /// The version from which on leaders answer reads by leases.
 pub const LEASES: ClusterVersion = 3;
@@ -43,6 +44,9 @@ pub const RESOURCE_GROUPS: ClusterVersion = 7;
 
 /// The version from which on queries are watched.
 pub const QUERY_WATCHES: ClusterVersion = 8;
+
+/// The version from which on transactions hold keys beside each other.
+pub const SHARED_LOCKS: ClusterVersion = 9;
 
 /// The least one.
 pub const MINIMUM: ClusterVersion = 1;

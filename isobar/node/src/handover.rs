@@ -48,7 +48,8 @@ impl Handover {
     /// `Unavailable` or `Timeout` where its node does not answer, or is stopping: it leads nothing, then.
     pub(crate) async fn to(&self, region: RegionId, voter: Peer) -> Result<()> {
         // Row locks are in this leader's memory only.
-        if let Some(handover) = self.txn.as_ref().and_then(|txn| txn.handover(region)) {
+        let handover = self.txn.as_ref().map_or_else(Vec::new, |txn| txn.handover(region));
+        for handover in handover {
             let asked = timeout(ASK_LIMIT, self.rows.call(voter.node, handover)).await;
             let silent = |_| Error::timeout(format!("an answer of node {}", voter.node), ASK_LIMIT);
             if let Response::Failed(error) = asked.map_err(silent)?? {

@@ -136,9 +136,10 @@ impl Common {
     fn transactions(&self) -> TxnClient {
         let (rpc, placement) = (Arc::new(self.rpc.clone()), Arc::new(self.placement.clone()));
         let channels = self.channels.clone();
-        let (one_entry, async_commits) = (channels.clone(), channels);
-        let one_entry = move || one_entry.version() >= version::ONE_ENTRY;
-        let async_commits = move || async_commits.version() >= version::ASYNC_COMMITS;
+        let since = |least| {
+            let channels = channels.clone();
+            move || channels.version() >= least
+        };
         let (book, own) = (self.rpc.book().clone(), self.config.rpc_address);
         let distance = move |node| match book.get(node) {
             Ok(address) if address == own.to_string() => Distance::Here,
@@ -152,8 +153,9 @@ impl Common {
             _ => Distance::Elsewhere,
         };
         TxnClient::new(rpc, placement)
-            .with_one_entry(one_entry)
-            .with_async_commits(async_commits)
+            .with_one_entry(since(version::ONE_ENTRY))
+            .with_async_commits(since(version::ASYNC_COMMITS))
+            .with_shared_locks(since(version::SHARED_LOCKS))
             .with_distances(distance)
     }
 

@@ -32,7 +32,7 @@ impl Model {
                 }
                 Fact::Commit { key, commit_ts, .. } => {
                     if let Some((_, kind, row, _)) = self.locks.remove(key)
-                        && kind != WriteKind::Lock
+                        && kind.changes()
                     {
                         self.versions.entry(key.clone()).or_default().insert(*commit_ts, row);
                     }
@@ -70,7 +70,7 @@ impl Model {
     /// Keys of a region that are locked by writers who began by `ts`.
     pub fn locked(&self, region: &Region, ts: Timestamp) -> Vec<Vec<u8>> {
         let held = self.locks.iter().filter(|(key, (start, kind, ..))| {
-            region.contains(key) && *start <= ts && *kind != WriteKind::Lock
+            region.contains(key) && *start <= ts && kind.changes()
         });
         held.map(|(key, _)| key.clone()).collect()
     }
@@ -78,7 +78,7 @@ impl Model {
     /// The first key of a region whose lock readers at `ts` have to mind.
     pub fn blocking(&self, region: &Region, ts: Timestamp) -> Option<Vec<u8>> {
         let mut held = self.locks.iter().filter(|(key, (_, kind, _, from))| {
-            region.contains(key) && *from <= ts && *kind != WriteKind::Lock
+            region.contains(key) && *from <= ts && kind.changes()
         });
         held.next().map(|(key, _)| key.clone())
     }

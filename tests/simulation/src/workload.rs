@@ -8,7 +8,7 @@ use std::time::Duration;
 use env::Random;
 use placement::PlacementClient;
 use tokio::time::sleep;
-use txn::api::{Expect, Waiting};
+use txn::api::{Expect, Taking, Waiting};
 use txn::{Transaction, TxnClient};
 use types::{Error, Result, Table};
 
@@ -82,10 +82,9 @@ impl<'a> Trial<'a> {
         let mut ids = ids.to_vec();
         ids.sort_unstable();
         let keys = ids.iter().map(|id| self.key(*id)).collect();
-        let waiting = Waiting::For(ROW_WAIT_MS);
+        let taking = Taking::alone(Waiting::For(ROW_WAIT_MS), Expect::Nothing);
         let table = self.table.clone();
-        let acquired =
-            self.transaction.acquire(&table, keys, waiting, None, Expect::Nothing).await?;
+        let acquired = self.transaction.acquire(&table, keys, taking, None).await?;
         let mut all = Vec::new();
         for (id, current) in ids.into_iter().zip(acquired.rows) {
             all.push(current.row.as_ref().map(|row| self.said(row)));

@@ -164,6 +164,39 @@ async fn locked_rows_are_skipped_on_request() {
 }
 
 #[tokio::test]
+async fn rows_are_shared_by_those_who_only_share_them() {
+    for share in [
+        "SELECT * FROM s WHERE id = 1 FOR SHARE",
+        "SELECT * FROM s WHERE code = 100 LOCK IN SHARE MODE",
+        "SELECT n + 0 FROM s WHERE kind = 1 AND n < 15 FOR SHARE",
+        "SELECT id FROM s WHERE id = 1 FOR SHARE NOWAIT",
+    ] {
+        let (engine, mut one, mut two) = stock().await;
+        all(&mut one, &["BEGIN", share]).await;
+        all(&mut two, &["BEGIN", share]).await;
+        let mut three = in_database(&engine).await;
+        done(&mut three, "BEGIN").await.unwrap();
+        let alone = "SELECT * FROM s WHERE id = 1 FOR UPDATE NOWAIT";
+        assert_eq!(code(&mut three, alone).await, 3572, "{share}");
+        // Who shares it and changes it as well waits for the other.
+        let task = later(one, "UPDATE s SET n = n + 1 WHERE id = 1").await;
+        done(&mut two, "COMMIT").await.unwrap();
+        let (mut one, answer) = joined(task).await;
+        answer.unwrap();
+        done(&mut one, "COMMIT").await.unwrap();
+        let now = "SELECT n FROM s WHERE id = 1 FOR UPDATE NOWAIT";
+        assert_eq!(rows(&mut three, now).await.unwrap(), ["11"], "{share}");
+    }
+    // With FOR UPDATE among the clauses, everything is.
+    let (_engine, mut one, mut two) = stock().await;
+    let both = "SELECT a.id FROM s a JOIN s b ON a.id = b.id WHERE a.id = 1 \
+                FOR SHARE OF a FOR UPDATE OF b";
+    all(&mut one, &["BEGIN", both]).await;
+    done(&mut two, "BEGIN").await.unwrap();
+    assert_eq!(code(&mut two, "SELECT id FROM s WHERE id = 1 FOR SHARE NOWAIT").await, 3572);
+}
+
+#[tokio::test]
 async fn joined_rows_are_locked_table_by_table() {
     let (_engine, mut one, mut two) = stock().await;
     all(

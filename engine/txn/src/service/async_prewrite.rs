@@ -22,7 +22,8 @@ impl TxnService {
         let keys: Vec<_> = all.mutations.iter().map(|mutation| mutation.key.clone()).collect();
         let began = Instant::now();
         let attempt = || self.try_prewrite_async(region, &all, &keys, began);
-        let response = self.admitted(region, all.start_ts, &keys, all.wait, attempt).await?;
+        let response =
+            self.admitted(region, all.start_ts, &all.mutations, all.wait, attempt).await?;
         // Locks stand in their place, or what these have become: who waits for the rows finds that.
         self.row_locks.release(all.start_ts, &keys);
         Ok(response)
@@ -64,7 +65,7 @@ impl TxnService {
         keys: Vec<Vec<u8>>,
         seal: bool,
     ) -> Result<Response> {
-        self.write(region, keys.clone(), None, move |known, _| {
+        self.write(region, (start_ts, keys.clone()), None, move |known, _| {
             let (fact, standing) = known.secondaries(&keys, start_ts, seal)?;
             Ok((fact.into_iter().collect(), Response::Secondaries(standing)))
         })

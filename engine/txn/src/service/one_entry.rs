@@ -31,7 +31,8 @@ impl TxnService {
             return Err(Error::Invalid("the primary of a commit at once lies elsewhere".into()));
         }
         let attempt = || self.try_at_once(region, &all, &keys);
-        let response = self.admitted(region, all.start_ts, &keys, all.wait, attempt).await?;
+        let response =
+            self.admitted(region, all.start_ts, &all.mutations, all.wait, attempt).await?;
         self.row_locks.release(all.start_ts, &keys);
         Ok(response)
     }
@@ -69,7 +70,7 @@ impl TxnService {
         (start_ts, keys, mutations): (Timestamp, &[Vec<u8>], &[Mutation]),
         (schema, others): ((TableId, SchemaVersion), &[(TableId, SchemaVersion)]),
     ) -> Result<std::result::Result<(Turn, Timestamp), Response>> {
-        let mut turn = self.enter(region, keys, Some(schema)).await?;
+        let mut turn = self.enter(region, (start_ts, keys), Some(schema)).await?;
         self.check_not_held(start_ts, mutations)?;
         let announced = self.in_flight.announce(keys.to_vec(), start_ts);
         let tables: Vec<_> = std::iter::once(schema).chain(others.iter().copied()).collect();
@@ -89,8 +90,7 @@ impl TxnService {
 
     /// Fails if another transaction holds one of the rows.
     pub(crate) fn check_not_held(&self, owner: Timestamp, mutations: &[Mutation]) -> Result<()> {
-        let keys = mutations.iter().map(|mutation| &mutation.key);
-        match self.row_locks.held_by_other(owner, keys) {
+        match self.row_locks.held_by_other(owner, mutations)? {
             Some((_, holder)) => Err(Error::Held { start: owner, holder }),
             None => Ok(()),
         }

@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -16,10 +17,11 @@ use tokio::time::{Instant, sleep_until, timeout};
 use types::error::LockInfo;
 use types::{Error, RegionId, Result, Timestamp};
 
-use crate::api::{Current, Expect, RegionRef, Request, Response, Waiting};
+use crate::api::{Current, Expect, Mode, Mutation, RegionRef, Request, Response, Taking, Waiting};
 use crate::mvcc;
-use crate::queues::{Queues, Standing, Tenure};
+use crate::queues::{Grant, Queues, Standing, Tenure};
 use crate::service::TxnService;
+use crate::share::{share_key, shared_key};
 
 /// How long one request waits for a key. Who wants to wait longer asks again and keeps its place.
 pub(crate) const SLICE: Duration = Duration::from_secs(5);
@@ -92,7 +94,7 @@ impl RowLocks {
         &self,
         tenure: Tenure,
         key: &[u8],
-        owner: Timestamp,
+        by: (Timestamp, Mode),
         hold: u64,
         queue: bool,
     ) -> Standing {
@@ -103,20 +105,20 @@ impl RowLocks {
             state.queues.sweep(now);
         }
         let until = (now + hold, queue.then_some(now + PLACE_MS));
-        let standing = state.queues.claim(now, tenure, key, owner, until);
+        let standing = state.queues.claim(now, tenure, key, by, until);
         state.wake();
         standing
     }
 
     /// Keeps what a leader held that hands over, for this node's next term as leader.
-    pub(crate) fn inherit(&self, region: RegionId, term: u64, held: Vec<(Vec<u8>, Timestamp)>) {
+    pub(crate) fn inherit(&self, region: RegionId, term: u64, held: Vec<Grant>, mode: Mode) {
         let tenure = Tenure { region, term: term.saturating_add(1) };
         for (key, owner) in held {
-            self.claim(tenure, &key, owner, INHERITED_MS, false);
+            self.claim(tenure, &key, (owner, mode), INHERITED_MS, false);
         }
     }
 
-    /// Gives back keys and places in queues.
+    /// Gives back keys and places in queues, and keys of which these are a transaction's shares.
     pub(crate) fn release<'a>(
         &self,
         owner: Timestamp,
@@ -129,29 +131,36 @@ impl RowLocks {
         let now = self.now();
         for key in keys {
             state.queues.release(now, key, owner);
+            if let Some(shared) = shared_key(key, owner) {
+                state.queues.release(now, shared, owner);
+            }
         }
         state.wake();
     }
 
-    fn of_region(&self, region: RegionId) -> Vec<(Vec<u8>, Timestamp)> {
-        self.state.lock().queues.of_region(self.now(), region)
+    fn of_region(&self, region: RegionId, mode: Mode) -> Vec<Grant> {
+        self.state.lock().queues.of_region(self.now(), region, mode)
     }
 
-    /// The first key that another transaction holds, and which.
-    pub(crate) fn held_by_other<'a>(
+    /// The first key that another transaction holds, so that these changes cannot be made, how they hold it, and which
+    /// transaction it is.
+    pub(crate) fn held_by_other(
         &self,
         owner: Timestamp,
-        keys: impl IntoIterator<Item = &'a Vec<u8>>,
-    ) -> Option<(Vec<u8>, Timestamp)> {
+        mutations: &[Mutation],
+    ) -> Result<Option<((Vec<u8>, Mode), Timestamp)>> {
         let state = self.state.lock();
         if state.queues.is_empty() {
-            return None;
+            return Ok(None);
         }
         let now = self.now();
-        keys.into_iter().find_map(|key| {
-            let holder = state.queues.holder(now, key).filter(|holder| *holder != owner)?;
-            Some((key.clone(), holder))
-        })
+        for mutation in mutations {
+            let (key, mode) = mutation.holds(owner)?;
+            if let Some(holder) = state.queues.held_by_other(now, key, owner, mode) {
+                return Ok(Some(((key.to_vec(), mode), holder)));
+            }
+        }
+        Ok(None)
     }
 }
 
@@ -220,7 +229,8 @@ impl Drop for Waiter<'_> {
         if state.wakers.get(&place).is_some_and(|waker| Arc::ptr_eq(waker, &self.waker)) {
             state.wakers.remove(&place);
             if !self.stay {
-                state.queues.leave(self.key, self.owner);
+                state.queues.leave(self.locks.now(), self.key, self.owner);
+                state.wake();
             }
         }
         drop(state);
@@ -250,23 +260,51 @@ impl TxnService {
         self
     }
 
-    /// A request that hands the region's row locks, if there are any, over to the node that is about to lead it, and shows
+    /// Requests that hand the region's row locks, if there are any, over to the node that is about to lead it, and show
     /// whether that one takes it over; none unless this node decides. What is locked after this is lost with the leadership.
-    pub fn handover(&self, region: RegionId) -> Option<Request> {
-        let status = self.groups.status(region).filter(|status| status.decides)?;
-        let held = self.row_locks.of_region(region);
-        Some(Request::Inherit { region, term: status.term, held })
+    pub fn handover(&self, region: RegionId) -> Vec<Request> {
+        let Some(status) = self.groups.status(region).filter(|status| status.decides) else {
+            return Vec::new();
+        };
+        let inherit = |held| Request::Inherit { region, term: status.term, held };
+        let shared = self.row_locks.of_region(region, Mode::Shared);
+        let alone = inherit(self.row_locks.of_region(region, Mode::Exclusive));
+        // A node that knows of no shares is not sent any while there are none.
+        let shared = (!shared.is_empty()).then(|| Request::Shared(Box::new(inherit(shared))));
+        std::iter::once(alone).chain(shared).collect()
     }
 
-    pub(crate) async fn acquire(
+    /// Answers what is asked about keys that are held so.
+    pub(crate) async fn answer_row_locks(&self, request: Request, mode: Mode) -> Result<Response> {
+        match request {
+            Request::Acquire { region, start_ts, keys, hold, waiting, rows, expect } => {
+                let taking = Taking { mode, waiting, expect };
+                self.acquire(region, start_ts, keys, (hold, rows), taking).await
+            }
+            Request::KeepHeld { region, start_ts, keys, hold } => {
+                self.keep_held(region, (start_ts, mode), &keys, hold)
+            }
+            Request::Inherit { .. } if self.retired.load(Ordering::Acquire) => {
+                Err(Error::Unavailable("this node is stopping, and leads nothing more".into()))
+            }
+            Request::Inherit { region, term, held } => {
+                self.row_locks.inherit(region, term, held, mode);
+                Ok(Response::Done)
+            }
+            _ => Err(Error::Invalid("keys cannot be shared by such a request".into())),
+        }
+    }
+
+    async fn acquire(
         &self,
         region: RegionRef,
         owner: Timestamp,
         keys: Vec<Vec<u8>>,
-        (hold, waiting): (u64, Waiting),
-        (rows, expect): (bool, Expect),
+        (hold, rows): (u64, bool),
+        Taking { mode, waiting, expect }: Taking,
     ) -> Result<Response> {
         self.check_keys(region, &keys)?;
+        let by = (owner, mode);
         let (mut held, mut behind) = (Vec::with_capacity(keys.len()), None);
         let wait = match waiting {
             Waiting::For(ms) => Duration::from_millis(ms),
@@ -274,7 +312,7 @@ impl TxnService {
         };
         let until = Instant::now() + wait.min(SLICE);
         for key in keys {
-            match self.claim_within(region, &key, owner, hold, until, wait > SLICE).await? {
+            match self.claim_within(region, &key, by, hold, (until, wait > SLICE)).await? {
                 Standing::Holds => held.push(key),
                 Standing::Behind(_) if waiting == Waiting::Skip => {}
                 Standing::Behind(holder) => {
@@ -283,21 +321,21 @@ impl TxnService {
                 }
             }
         }
-        let (found, locked) = self.current(region, owner, &held, (rows, expect)).await?;
+        let (found, locked) = self.current(region, by, &held, (rows, expect)).await?;
         Ok(Response::Acquired { found, locked, behind })
     }
 
-    pub(crate) fn keep_held(
+    fn keep_held(
         &self,
         region: RegionRef,
-        owner: Timestamp,
+        by: (Timestamp, Mode),
         keys: &[Vec<u8>],
         hold: u64,
     ) -> Result<Response> {
         self.check_keys(region, keys)?;
         let tenure = self.tenure(region)?;
         for key in keys {
-            self.row_locks.claim(tenure, key, owner, hold, false);
+            self.row_locks.claim(tenure, key, by, hold, false);
         }
         Ok(Response::Done)
     }
@@ -307,7 +345,7 @@ impl TxnService {
         &self,
         region: RegionRef,
         owner: Timestamp,
-        keys: &[Vec<u8>],
+        mutations: &[Mutation],
         wait: u64,
         mut attempt: impl FnMut() -> F,
     ) -> Result<T>
@@ -319,10 +357,10 @@ impl TxnService {
         loop {
             let outcome = attempt().await;
             let blocked = match &outcome {
-                Err(Error::Held { .. }) => self.row_locks.held_by_other(owner, keys),
+                Err(Error::Held { .. }) => self.row_locks.held_by_other(owner, mutations)?,
                 _ => return outcome,
             };
-            let Some((key, _)) = blocked else {
+            let Some(((key, mode), _)) = blocked else {
                 if Instant::now() >= until {
                     return outcome;
                 }
@@ -332,7 +370,7 @@ impl TxnService {
                 return outcome;
             }
             let hold = PREWRITE_HOLD_MS;
-            match self.claim_within(region, &key, owner, hold, until, false).await? {
+            match self.claim_within(region, &key, (owner, mode), hold, (until, false)).await? {
                 Standing::Holds => admitted.keys.push(key),
                 Standing::Behind(holder) => return Err(Error::Held { start: owner, holder }),
             }
@@ -344,15 +382,14 @@ impl TxnService {
         &self,
         region: RegionRef,
         key: &[u8],
-        owner: Timestamp,
+        by: (Timestamp, Mode),
         hold: u64,
-        until: Instant,
-        again: bool,
+        (until, again): (Instant, bool),
     ) -> Result<Standing> {
-        let locks = &*self.row_locks;
+        let (locks, (owner, _)) = (&*self.row_locks, by);
         let began = Instant::now();
         let queue = until > began;
-        let mut standing = locks.claim(self.tenure(region)?, key, owner, hold, queue);
+        let mut standing = locks.claim(self.tenure(region)?, key, by, hold, queue);
         if standing == Standing::Holds || !queue {
             return Ok(standing);
         }
@@ -361,14 +398,16 @@ impl TxnService {
         let mut reported = None;
         let mut looked = began;
         loop {
-            standing = locks.claim(self.tenure(region)?, key, owner, hold, true);
+            standing = locks.claim(self.tenure(region)?, key, by, hold, true);
             let Standing::Behind(holder) = standing else { return Ok(standing) };
             let now = Instant::now();
             if now >= looked + LOOK {
                 looked = now;
                 // It may have been taken over from a leader who saw its end later than its rows.
-                if mvcc::fate(self.store.snapshot().as_ref(), key, holder)?.is_some() {
-                    locks.release(holder, [&key.to_vec()]);
+                let (kv, share) = (self.store.snapshot(), share_key(key, holder));
+                let ended = |key: &[u8]| mvcc::fate(kv.as_ref(), key, holder);
+                if ended(key)?.or(ended(&share)?).is_some() {
+                    locks.release(holder, [&share, &key.to_vec()]);
                     continue;
                 }
             }
@@ -409,17 +448,17 @@ impl TxnService {
     async fn current(
         &self,
         region: RegionRef,
-        owner: Timestamp,
+        by: (Timestamp, Mode),
         keys: &[Vec<u8>],
         (rows, expect): (bool, Expect),
     ) -> Result<(Vec<Current>, Vec<LockInfo>)> {
         if keys.is_empty() {
             return Ok(Default::default());
         }
-        let _latched = self.latch(keys.to_vec()).await?;
+        let _latched = self.latch(keys.iter().map(|key| (key.clone(), by.1)).collect()).await?;
         let (status, _) = self.led(region)?;
         if expect != Expect::Nothing {
-            let (found, locked) = self.look(region, owner, keys, rows)?;
+            let (found, locked) = self.look(region, by, keys, rows)?;
             if found.iter().all(|one| expect.is_met(one.live)) {
                 return Ok((found, locked));
             }
@@ -429,14 +468,14 @@ impl TxnService {
         if now.term != status.term {
             return Err(Error::NotLeader { region: region.id, leader: None });
         }
-        self.look(region, owner, keys, rows)
+        self.look(region, by, keys, rows)
     }
 
     /// What is stored of keys here, and locks of others' unfinished commits on them.
     fn look(
         &self,
         region: RegionRef,
-        owner: Timestamp,
+        (owner, mode): (Timestamp, Mode),
         keys: &[Vec<u8>],
         rows: bool,
     ) -> Result<(Vec<Current>, Vec<LockInfo>)> {
@@ -444,7 +483,7 @@ impl TxnService {
         let locks = self.store.locks();
         let free: Vec<&Vec<u8>> = keys
             .iter()
-            .filter(|key| match locks.get(key).filter(|lock| lock.start_ts != owner) {
+            .filter(|key| match locks.of_other(key, owner, mode) {
                 Some(lock) => {
                     locked.push(lock.info());
                     false
@@ -457,7 +496,7 @@ impl TxnService {
         let floor = self.unmoved(region)?.floors.read;
         for key in free {
             let record = mvcc::data(kv.as_ref(), key)?;
-            let newest = record.commit_ts.max(record.held_ts);
+            let newest = record.newest(mode);
             let live = record.live().is_some();
             let (key, row) = (key.clone(), record.row.filter(|_| rows));
             found.push(Current { key, newest, floor, live, row });

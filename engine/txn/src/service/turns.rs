@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use raft::PeerStatus;
 use tokio::sync::OwnedRwLockReadGuard;
-use types::{Error, Result, SchemaVersion, TableId};
+use types::{Error, Result, SchemaVersion, TableId, Timestamp};
 
 use super::{TxnService, bounded, certain, check_schema};
-use crate::api::{RegionRef, Response};
+use crate::api::{Mode, RegionRef, Response};
 use crate::decide::Known;
 use crate::fact::{Fact, Facts};
 use crate::in_flight::Announced;
 use crate::latches::Latched;
+use crate::share::shared_key;
 use crate::store::RegionView;
 
 /// How long to wait before asking again whether a proposal of unknown outcome is settled.
@@ -35,15 +36,15 @@ pub(crate) struct Turn {
 }
 
 impl TxnService {
-    /// Decides on some keys and waits until the decision is applied.
+    /// Decides on some keys of a transaction, or on others where it is none, and waits until the decision is applied.
     pub(super) async fn write(
         &self,
         region: RegionRef,
-        keys: Vec<Vec<u8>>,
+        (owner, keys): (Timestamp, Vec<Vec<u8>>),
         schema: Option<(TableId, SchemaVersion)>,
         decide: impl FnOnce(Known<'_>, &RegionView) -> Result<Decision> + Send,
     ) -> Result<Response> {
-        let turn = self.enter(region, &keys, schema).await?;
+        let turn = self.enter(region, (owner, &keys), schema).await?;
         self.take_turn(turn, region, &keys, schema, decide).await
     }
 
@@ -51,7 +52,7 @@ impl TxnService {
     pub(super) async fn enter(
         &self,
         region: RegionRef,
-        keys: &[Vec<u8>],
+        (owner, keys): (Timestamp, &[Vec<u8>]),
         schema: Option<(TableId, SchemaVersion)>,
     ) -> Result<Turn> {
         // A request that cannot succeed should not wait behind those that can.
@@ -66,7 +67,7 @@ impl TxnService {
             }
             None => None,
         };
-        let latched = self.latch(keys.to_vec()).await?;
+        let latched = self.latch(decided(owner, keys)).await?;
         Ok(Turn { announced: None, _fence: fence, _latched: latched, term: status.term })
     }
 
@@ -146,7 +147,7 @@ impl TxnService {
     }
 
     /// Takes the latches of keys, within the bound.
-    pub(crate) async fn latch(&self, keys: Vec<Vec<u8>>) -> Result<Latched> {
+    pub(crate) async fn latch(&self, keys: Vec<(Vec<u8>, Mode)>) -> Result<Latched> {
         bounded("other writes of the same keys", self.latches.acquire(keys)).await
     }
 
@@ -172,6 +173,13 @@ impl TxnService {
         }
         drop(turn);
     }
+}
+
+/// What a decision on a transaction's keys is about: these and, beside others, the keys that they are shares of.
+fn decided(owner: Timestamp, keys: &[Vec<u8>]) -> Vec<(Vec<u8>, Mode)> {
+    let shared =
+        keys.iter().filter_map(|key| Some((shared_key(key, owner)?.to_vec(), Mode::Shared)));
+    keys.iter().map(|key| (key.clone(), Mode::Exclusive)).chain(shared).collect()
 }
 
 /// Whether a refusal is as good from a leader that is deposed and does not know it: a newer version

@@ -15,7 +15,7 @@ use kv::MemoryKv;
 use parking_lot::Mutex;
 use placement::api::Route;
 use raft::Machines;
-use txn::api::{Current, RegionRef, Request, Response};
+use txn::api::{Current, Expect, RegionRef, Request, Response};
 use txn::{Directory, RowMachines, RowStore, RowTransport, TxnClient, TxnService, WaitGraph};
 use types::{
     Column, ColumnType, Epoch, Error, IntWidth, NodeId, Peer, PeerRole, Region, RegionId,
@@ -249,6 +249,7 @@ impl World {
         TxnClient::new(link, Arc::new(Known(self.clone())))
             .with_one_entry(move || world.one_entry.load(Ordering::Relaxed))
             .with_async_commits(move || other.async_commits.load(Ordering::Relaxed))
+            .with_shared_locks(|| true)
     }
 
     /// Now.
@@ -353,16 +354,30 @@ pub struct Link {
     /// Calls until it dies.
     calls: AtomicU64,
     died: tokio::sync::Notify,
-    /// What leaders once said of rows.
-    past: Mutex<BTreeMap<Vec<Vec<u8>>, Vec<Current>>>,
+    /// What leaders once said of rows, which were to be shared or not.
+    past: Mutex<BTreeMap<Locking, Vec<Current>>>,
+}
+
+/// Keys whose rows are locked, and whether they are shared.
+type Locking = (Vec<Vec<u8>>, bool);
+
+/// What a request locks whose answer has rows, and what it expects of them.
+fn locking(request: &Request) -> Option<(Locking, Expect)> {
+    match request {
+        Request::Acquire { keys, rows: true, expect, .. } => Some(((keys.clone(), false), *expect)),
+        Request::Shared(request) => {
+            locking(request).map(|((keys, _), expect)| ((keys, true), expect))
+        }
+        _ => None,
+    }
 }
 
 impl Link {
     /// What a leader says that does not know it is deposed: what was so when it last led. It says
     /// so only where it need not ask anybody.
     fn deposed(&self, chance: f64, request: &Request) -> Option<Response> {
-        let Request::Acquire { keys, rows: true, expect, .. } = request else { return None };
-        let found = self.past.lock().get(keys).cloned()?;
+        let (locking, expect) = locking(request)?;
+        let found = self.past.lock().get(&locking).cloned()?;
         let met = found.iter().all(|one| expect.is_met(one.live));
         let (locked, behind) = (Vec::new(), None);
         (met && self.world.random.chance(chance)).then_some(Response::Acquired {
@@ -373,10 +388,10 @@ impl Link {
     }
 
     /// Takes note of what a leader says of rows; the first is kept for a while.
-    fn remember(&self, keys: Option<Vec<Vec<u8>>>, response: &Response) {
-        let (Some(keys), Response::Acquired { found, .. }) = (keys, response) else { return };
-        if found.len() == keys.len() && self.world.random.chance(0.3) {
-            self.past.lock().insert(keys, found.clone());
+    fn remember(&self, locking: Option<Locking>, response: &Response) {
+        let (Some(locking), Response::Acquired { found, .. }) = (locking, response) else { return };
+        if found.len() == locking.0.len() && self.world.random.chance(0.3) {
+            self.past.lock().insert(locking, found.clone());
         }
     }
 
@@ -420,10 +435,7 @@ impl RowTransport for Link {
                 service.handle(request).await;
             });
         }
-        let locked = match &request {
-            Request::Acquire { keys, rows: true, .. } => Some(keys.clone()),
-            _ => None,
-        };
+        let locked = locking(&request).map(|(locking, _)| locking);
         let response = match self.deposed(faults.deposed, &request) {
             Some(response) => response,
             None => service.handle(request).await,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use txn::api::{Mutation, Op};
 use txn::decide::{Once, Prewrite, Prewritten, Rollback, Status};
 use txn::layout::Fate;
+use txn::share::share_key;
 use txn::{AsyncCommit, Fact};
 use types::{Error, RegionId, Timestamp};
 
@@ -33,13 +34,23 @@ impl History {
             let op = match self.random.below(10) {
                 0..4 => Op::Put(row),
                 4..6 => Op::Insert(row),
-                6..9 => Op::Delete,
+                6..8 => Op::Delete,
+                8 => Op::Share,
                 _ => Op::Lock,
+            };
+            // A share is nobody's primary.
+            let share = op == Op::Share && !writes.is_empty();
+            let (key, op) = match share {
+                true => (share_key(&key, start), Op::Share),
+                false if op == Op::Share => (key, Op::Lock),
+                false => (key, op),
             };
             writes.insert(key.clone(), Mutation { key, op, for_update_ts: None });
         }
         let keys: Vec<Vec<u8>> = writes.keys().cloned().collect();
-        let primary = keys[self.random.below(keys.len() as u64) as usize].clone();
+        let may_decide = writes.values().filter(|mutation| mutation.op != Op::Share);
+        let may_decide: Vec<_> = may_decide.map(|mutation| mutation.key.clone()).collect();
+        let primary = may_decide[self.random.below(may_decide.len() as u64) as usize].clone();
         let writes = writes.into_values().collect();
         self.txns.push(Txn { start, primary, writes, unlocked: keys, ending: None });
     }

@@ -31,7 +31,8 @@ impl Ways {
     ) -> Self {
         let caller = machine.caller(process);
         let txn = TxnClient::new(caller.clone(), Arc::new(placement.clone()));
-        Ways { txn: txn.with_one_entry(|| true).with_async_commits(|| true), caller }
+        let txn = txn.with_one_entry(|| true).with_async_commits(|| true);
+        Ways { txn: txn.with_shared_locks(|| true), caller }
     }
 }
 

@@ -45,7 +45,8 @@ pub(crate) async fn run(
     let groups: Arc<dyn Groups> = Arc::new(raft.clone());
     let caller = machine.caller(&process);
     let client = TxnClient::new(caller.clone(), Arc::new(placement.clone()));
-    let client = client.with_one_entry(|| true).with_async_commits(|| true);
+    let client =
+        client.with_one_entry(|| true).with_async_commits(|| true).with_shared_locks(|| true);
     let reader = Arc::new(ColumnReader::new(columns.clone(), groups.clone(), client));
     process.serve(Handlers {
         participant: Some(member.participant.clone()),

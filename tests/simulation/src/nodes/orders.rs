@@ -52,12 +52,13 @@ impl Orders {
                 self.groups.change_membership(region, peers).await.map(|_| ())
             }
             Order::Transfer(region, to) => {
-                let held = self.txn.as_ref().and_then(|txn| txn.handover(region));
+                let held = self.txn.as_ref().map_or_else(Vec::new, |txn| txn.handover(region));
                 let next = self.groups.status(region).and_then(|status| {
                     let peer = status.region.peers.iter().find(|peer| peer.id == to)?;
                     Some(peer.node)
                 });
-                if let (Some(held), Some(next)) = (held, next) {
+                for held in held {
+                    let Some(next) = next else { break };
                     let _ = timeout(HAND_OVER, self.rows.call(next, held)).await;
                 }
                 self.groups.transfer(region, to);

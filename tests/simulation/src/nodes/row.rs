@@ -55,7 +55,8 @@ pub(crate) async fn run(
     process.serve(Handlers { txn: Some(txn.clone()), placement: Some(service), ..held });
     let caller = machine.caller(&process);
     let client = TxnClient::new(caller.clone(), Arc::new(placement.clone()));
-    let client = client.with_one_entry(|| true).with_async_commits(|| true);
+    let client =
+        client.with_one_entry(|| true).with_async_commits(|| true).with_shared_locks(|| true);
     let collector = Collector {
         placement: placement.clone(),
         groups: groups.clone(),

@@ -25,7 +25,7 @@ use crate::session::{ATTEMPTS, Session, done, impossible, pause};
 use definitions::Described;
 use definitions::keys::{self, Form};
 use execution::reply::{Done, Reply};
-use storage::{Expect, Waiting};
+use storage::{Expect, Taking, Waiting};
 
 /// Most rows of an index that are filled in by one transaction.
 const BACKFILL: usize = 4_000;
@@ -364,9 +364,9 @@ async fn add_entries(
     page: &[storage::Pair],
 ) -> types::Result<()> {
     let start = transaction.ts();
-    let (waiting, expect) = (Waiting::For(ROW_WAIT_MS), Expect::Nothing);
+    let taking = Taking::alone(Waiting::For(ROW_WAIT_MS), Expect::Nothing);
     let records = page.iter().map(|(record, _)| record.clone()).collect();
-    let rows = transaction.acquire(table, records, waiting, None, expect).await?.rows;
+    let rows = transaction.acquire(table, records, taking, None).await?.rows;
     let mut entries = BTreeMap::new();
     let mut locked = Vec::new();
     for current in rows {
@@ -384,7 +384,7 @@ async fn add_entries(
         }
     }
     if !locked.is_empty() {
-        for present in transaction.acquire(table, locked, waiting, None, expect).await?.rows {
+        for present in transaction.acquire(table, locked, taking, None).await?.rows {
             let Some(there) = present.row else { continue };
             if entries.remove(&present.key).is_some_and(|tail| tail != there) {
                 return Err(Error::Duplicate { index: index.name.clone(), key: present.key });

@@ -16,7 +16,7 @@ use values::error::{DEADLOCK, SqlError, SqlResult, columns_changed, interrupted}
 use super::publish::is_as;
 use crate::session::{ATTEMPTS, Session, pause};
 use storage::rows;
-use storage::{Expect, Transaction, Waiting};
+use storage::{Expect, Taking, Transaction, Waiting};
 
 /// Most rows that are written anew by one transaction.
 const ROWS: usize = 2_000;
@@ -135,8 +135,8 @@ impl Session {
         keys: Vec<Vec<u8>>,
         first_row: usize,
     ) -> SqlResult<()> {
-        let (waiting, expect) = (Waiting::For(ROW_WAIT_MS), Expect::Nothing);
-        let found = transaction.acquire(table, keys, waiting, None, expect).await?.rows;
+        let taking = Taking::alone(Waiting::For(ROW_WAIT_MS), Expect::Nothing);
+        let found = transaction.acquire(table, keys, taking, None).await?.rows;
         let mut olds: Vec<Vec<Value>> = Vec::with_capacity(found.len());
         for stored in found.iter().filter_map(|one| one.row.as_ref()) {
             olds.push(row::decode(table, stored)?);

@@ -1,7 +1,7 @@
 //! How a statement finds rows. It finds none itself.
 
+use storage::Taking;
 use storage::reader::Reader;
-use storage::{Expect, Waiting};
 use types::Timestamp;
 
 use super::state::Open;
@@ -12,7 +12,7 @@ pub(in crate::session) enum Finding {
     /// It reads them; conflicts show at commit.
     Read(Reader),
     /// It locks them, and sees them as they are then, as sure as what it expects of them says.
-    Lock(Open, Waiting, Expect),
+    Lock(Open, Taking),
 }
 
 impl Finding {

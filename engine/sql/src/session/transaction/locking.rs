@@ -11,8 +11,8 @@ use std::sync::atomic::Ordering;
 use binder::{BoundQuery, RowsOf, Target, Targets};
 use placement::api::Catalog;
 use sqlparser::ast::{
-    BinaryOperator, Expr, GroupByExpr, Ident, LimitClause, LockClause, NonBlock, ObjectName,
-    OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, Value as SqlValue,
+    BinaryOperator, Expr, GroupByExpr, Ident, LimitClause, LockClause, LockType, NonBlock,
+    ObjectName, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, Value as SqlValue,
 };
 use syntax::constant;
 use syntax::names::parts;
@@ -32,7 +32,7 @@ use crate::session::{Session, impossible};
 use execution::reply::Reply;
 use storage::reader::Reader;
 use storage::rows;
-use storage::{Acquired, Expect, Waiting};
+use storage::{Acquired, Expect, Mode, Taking, Waiting};
 
 /// How often a statement reads rows that others change before it has locked them.
 pub(in crate::session) const READS: usize = 32;
@@ -55,7 +55,7 @@ impl Session {
     /// How a statement within a transaction finds rows.
     pub(in crate::session) fn finding(&self, open: &Open) -> Finding {
         match open.pessimistic {
-            true => Finding::Lock(open.clone(), self.row_wait(), Expect::Rows),
+            true => Finding::Lock(open.clone(), Taking::alone(self.row_wait(), Expect::Rows)),
             false => Finding::Read(Reader::Transaction(open.shared.clone(), open.ts)),
         }
     }
@@ -78,7 +78,7 @@ impl Session {
     /// Locks keys of a table.
     pub(in crate::session) async fn acquire(
         &self,
-        (open, waiting, expect): (&Open, Waiting, Expect),
+        (open, taking): (&Open, Taking),
         table: &Arc<Table>,
         keys: Vec<Vec<u8>>,
         read_at: Option<Timestamp>,
@@ -89,7 +89,7 @@ impl Session {
         open.locking.store(true, Ordering::Release);
         let mut guard = open.shared.lock().await;
         let transaction = guard.as_mut().ok_or_else(|| impossible("the transaction has ended"))?;
-        let acquired = transaction.acquire(table, keys, waiting, read_at, expect).await;
+        let acquired = transaction.acquire(table, keys, taking, read_at).await;
         acquired.map_err(|error| rows::error(error, std::slice::from_ref(table)))
     }
 
@@ -102,7 +102,7 @@ impl Session {
     ) -> SqlResult<Vec<(Vec<u8>, Vec<Value>)>> {
         let by = match finding {
             Finding::Read(reader) => return find(table, reader, lookup).await,
-            Finding::Lock(open, waiting, expect) => (open, *waiting, *expect),
+            Finding::Lock(open, taking) => (open, *taking),
         };
         let keys = match lookup {
             Lookup::Records(keys) => keys,
@@ -135,7 +135,7 @@ impl Session {
             Finding::Read(reader) => {
                 return self.found_at(query, (catalog, reader), (table, weight)).await;
             }
-            Finding::Lock(open, waiting, expect) => (open, (open, *waiting, *expect)),
+            Finding::Lock(open, taking) => (open, (open, *taking)),
         };
         let (_, of_exprs) = self.diagnostics.mark();
         for _ in 0..READS {
@@ -170,7 +170,7 @@ impl Session {
         self.all_found(query, at, table.columns.len(), weight, listening).await
     }
 
-    /// Locks the rows of a SELECT … FOR UPDATE or FOR SHARE, which is taken for the former.
+    /// Locks the rows of a SELECT … FOR UPDATE or FOR SHARE.
     pub(in crate::session) async fn locking_select(
         &mut self,
         query: &mut Query,
@@ -186,7 +186,10 @@ impl Session {
         let locks = std::mem::take(&mut query.locks);
         let waiting = self.waiting_of(&locks);
         let finding = match self.finding(open) {
-            Finding::Lock(open, ..) => Finding::Lock(open, waiting, Expect::Nothing),
+            Finding::Lock(open, _) => {
+                let mode = mode_of(&locks);
+                Finding::Lock(open, Taking { mode, waiting, expect: Expect::Nothing })
+            }
             read => read,
         };
         let reply = match &finding {
@@ -225,8 +228,8 @@ impl Session {
         finding: &Finding,
     ) -> SqlResult<Reader> {
         let (bound, tables) = self.locked_rows(query, locks, catalog, finding).await?;
-        let (open, waiting) = match finding {
-            Finding::Lock(open, waiting, _) => (Some(open), *waiting),
+        let (by, waiting) = match finding {
+            Finding::Lock(open, taking) => (Some((open, *taking)), taking.waiting),
             Finding::Read(_) => (None, Waiting::No),
         };
         if let (Finding::Read(reader), Some(lookup)) = (finding, by_key(query, &tables, finding)) {
@@ -254,8 +257,8 @@ impl Session {
                 let rows: Vec<&[Value]> = of_table.filter(|row| is_row(&one.table, row)).collect();
                 from = to;
                 if skip {
-                    let Some(open) = open else { continue };
-                    let (got, late) = self.lock_free_rows(query, one, rows, open, &reader).await?;
+                    let Some(by) = by else { continue };
+                    let (got, late) = self.lock_free_rows(query, one, rows, by, &reader).await?;
                     newer = newer.max(late);
                     if newer.is_none() {
                         restrict(query, one, &got);
@@ -281,8 +284,8 @@ impl Session {
         at: Timestamp,
     ) -> SqlResult<Option<Timestamp>> {
         match finding {
-            Finding::Lock(open, waiting, expect) => {
-                Ok(self.acquire((open, *waiting, *expect), table, keys, Some(at)).await?.newer)
+            Finding::Lock(open, taking) => {
+                Ok(self.acquire((open, *taking), table, keys, Some(at)).await?.newer)
             }
             Finding::Read(Reader::Transaction(shared, _)) => {
                 let mut guard = shared.lock().await;
@@ -303,11 +306,10 @@ impl Session {
         query: &Query,
         one: &Locking,
         rows: Vec<&'a [Value]>,
-        open: &Open,
+        by: (&Open, Taking),
         reader: &Reader,
     ) -> SqlResult<(Vec<&'a [Value]>, Option<Timestamp>)> {
         let wanted = limit_of(query).unwrap_or(usize::MAX);
-        let by = (open, Waiting::Skip, Expect::Nothing);
         let (mut got, mut newer) = (Vec::new(), None);
         let mut rest = rows.as_slice();
         while got.len() < wanted && !rest.is_empty() {
@@ -368,6 +370,14 @@ impl Session {
 
 pub(in crate::session) fn restless(table: &Table) -> SqlError {
     rows_kept_changing(&table.name, READS)
+}
+
+/// How lock clauses hold rows: with FOR UPDATE among them, all of them alone.
+fn mode_of(locks: &[LockClause]) -> Mode {
+    match locks.iter().all(|lock| lock.lock_type == LockType::Share) {
+        true => Mode::Shared,
+        false => Mode::Exclusive,
+    }
 }
 
 /// The rows that a query takes from one table, if it names them by their whole keys.

@@ -238,10 +238,10 @@ impl Session {
             };
             let listening = self.diagnostics.listening();
             self.each_found(&bound.query, (catalog, &reader), width, listening, each).await?;
-            let Finding::Lock(open, waiting, expect) = finding else { return Ok(found) };
+            let Finding::Lock(open, taking) = finding else { return Ok(found) };
             let mut newer = None;
             for (rows, table) in found.iter().zip(tables) {
-                let (keys, by) = (rows.keys().cloned().collect(), (open, *waiting, *expect));
+                let (keys, by) = (rows.keys().cloned().collect(), (open, *taking));
                 let acquired = self.acquire(by, table, keys, Some(reader.ts())).await?;
                 newer = newer.max(acquired.newer);
             }

@@ -20,7 +20,7 @@ use crate::session::transaction::state::Open;
 use crate::session::{ATTEMPTS, Session, impossible, pause};
 use execution::reply::{Done, Reply};
 use storage::rows;
-use storage::{Expect, Waiting};
+use storage::{Expect, Taking};
 
 /// A statement that writes.
 #[derive(Clone)]
@@ -220,7 +220,7 @@ impl Session {
             return Err(rows::duplicate(table, &key));
         }
         match finding {
-            Finding::Lock(open, waiting, _) => self.contend(table, changes, (open, *waiting)).await,
+            Finding::Lock(open, taking) => self.contend(table, changes, (open, *taking)).await,
             Finding::Read(_) => self.foresee(table, changes, open, explicit).await,
         }
     }
@@ -230,7 +230,7 @@ impl Session {
         &self,
         table: &Arc<Table>,
         changes: &Changes,
-        (open, waiting): (&Open, Waiting),
+        (open, taking): (&Open, Taking),
     ) -> SqlResult<rows::Owned> {
         let mut keys = Vec::new();
         let expect = match changes {
@@ -254,7 +254,8 @@ impl Session {
                 Expect::Rows
             }
         };
-        let acquired = self.acquire((open, waiting, expect), table, keys, None).await?.rows;
+        let acquired =
+            self.acquire((open, Taking { expect, ..taking }), table, keys, None).await?.rows;
         let taken = changes.taken(table)?;
         let held = changes.held(table)?;
         let live = acquired.iter().filter(|one| one.live && taken.contains(&one.key));

@@ -22,8 +22,8 @@ use crate::session::transaction::state::Open;
 use crate::session::{Session, impossible};
 use definitions::number_of;
 use execution::reply::{Done, Reply};
-use storage::Expect;
 use storage::rows;
+use storage::{Expect, Taking};
 
 /// What becomes of a new row whose key another one has.
 enum Meeting {
@@ -308,8 +308,8 @@ impl Session {
         if keys.is_empty() {
             return Ok(Vec::new());
         }
-        if let Finding::Lock(_, waiting, _) = finding {
-            let by = (open, *waiting, Expect::Nothing);
+        if let Finding::Lock(_, taking) = finding {
+            let by = (open, Taking { expect: Expect::Nothing, ..*taking });
             let acquired = self.acquire(by, table, keys, None).await?;
             return Ok(acquired.rows.into_iter().map(|one| (one.key, one.row)).collect());
         }
