@@ -8,7 +8,7 @@ use std::time::Duration;
 use env::Random;
 use placement::PlacementClient;
 use tokio::time::sleep;
-use txn::api::{Expect, Taking, Waiting};
+use txn::api::{Expect, Mode, Taking, Waiting};
 use txn::{Transaction, TxnClient};
 use types::{Error, Result, Table};
 
@@ -78,11 +78,12 @@ impl<'a> Trial<'a> {
     }
 
     /// Rows as they are now, locked.
-    async fn hold(&mut self, ids: &[i64]) -> Result<Vec<Option<Said>>> {
+    async fn hold(&mut self, ids: &[i64], mode: Mode) -> Result<Vec<Option<Said>>> {
         let mut ids = ids.to_vec();
         ids.sort_unstable();
         let keys = ids.iter().map(|id| self.key(*id)).collect();
-        let taking = Taking::alone(Waiting::For(ROW_WAIT_MS), Expect::Nothing);
+        let waiting = Waiting::For(ROW_WAIT_MS);
+        let taking = Taking { mode, waiting, expect: Expect::Nothing };
         let table = self.table.clone();
         let acquired = self.transaction.acquire(&table, keys, taking, None).await?;
         let mut all = Vec::new();
@@ -184,15 +185,20 @@ async fn carry_out(
         }
         "update" => {
             let id = any(random, REGISTERS);
-            let said = trial.hold(&[id]).await?.pop().flatten().unwrap_or_default();
+            if random.chance(0.3) {
+                trial.hold(&[id], Mode::Shared).await?;
+            }
+            let said = trial.hold(&[id], Mode::Exclusive).await?;
+            let said = said.into_iter().next().flatten().unwrap_or_default();
             trial.put(id, &Said { number: said.number + 1, text: "held".into() })?;
         }
         "guest" => guest(&mut trial, random).await?,
         "lock" => {
             let (one, other) = two(random, ACCOUNTS);
-            trial.hold(&[one]).await?;
+            let mode = if random.chance(0.5) { Mode::Shared } else { Mode::Exclusive };
+            trial.hold(&[one], mode).await?;
             sleep(Duration::from_millis(random.below(400))).await;
-            trial.hold(&[other]).await?;
+            trial.hold(&[other], mode).await?;
             return trial.commit().await;
         }
         _ => {}
@@ -209,7 +215,7 @@ async fn transfer(trial: &mut Trial<'_>, random: &Random, held: bool) -> Result<
     let (from, to) = two(random, ACCOUNTS);
     let sum = random.below(20) as i64;
     let (poorer, richer) = if held {
-        let mut rows = trial.hold(&[from, to]).await?;
+        let mut rows = trial.hold(&[from, to], Mode::Exclusive).await?;
         if from > to {
             rows.reverse();
         }
