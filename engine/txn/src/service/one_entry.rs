@@ -91,7 +91,7 @@ impl TxnService {
     /// Fails if another transaction holds one of the rows.
     pub(crate) fn check_not_held(&self, owner: Timestamp, mutations: &[Mutation]) -> Result<()> {
         match self.row_locks.held_by_other(owner, mutations)? {
-            Some((_, holder)) => Err(Error::Held { start: owner, holder }),
+            Some(((_, holder), _)) => Err(Error::Held { start: owner, holder }),
             None => Ok(()),
         }
     }

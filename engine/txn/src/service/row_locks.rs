@@ -142,13 +142,13 @@ impl RowLocks {
         self.state.lock().queues.of_region(self.now(), region, mode)
     }
 
-    /// The first key that another transaction holds, so that these changes cannot be made, how they hold it, and which
-    /// transaction it is.
+    /// The first key that another transaction holds, so that these changes cannot be made, which transaction that is, and how
+    /// the changes hold the key.
     pub(crate) fn held_by_other(
         &self,
         owner: Timestamp,
         mutations: &[Mutation],
-    ) -> Result<Option<((Vec<u8>, Mode), Timestamp)>> {
+    ) -> Result<Option<(Grant, Mode)>> {
         let state = self.state.lock();
         if state.queues.is_empty() {
             return Ok(None);
@@ -157,7 +157,7 @@ impl RowLocks {
         for mutation in mutations {
             let (key, mode) = mutation.holds(owner)?;
             if let Some(holder) = state.queues.held_by_other(now, key, owner, mode) {
-                return Ok(Some(((key.to_vec(), mode), holder)));
+                return Ok(Some(((key.to_vec(), holder), mode)));
             }
         }
         Ok(None)
@@ -360,7 +360,7 @@ impl TxnService {
                 Err(Error::Held { .. }) => self.row_locks.held_by_other(owner, mutations)?,
                 _ => return outcome,
             };
-            let Some(((key, mode), _)) = blocked else {
+            let Some(((key, _), mode)) = blocked else {
                 if Instant::now() >= until {
                     return outcome;
                 }

@@ -66,7 +66,6 @@ impl Family {
             drop: 0.02,
             unknown: 0.02,
             deposed: 0.05,
-            ..Faults::default()
         };
         *world.faults.lock() = faults;
         world.nodes.values().for_each(|node| node.groups.plague(faults));
@@ -83,7 +82,8 @@ impl Family {
         let shared = taking(Mode::Shared, expect);
         let found = open.acquire(&table(1), vec![parent(of)], shared, None).await?.rows;
         if !found.iter().all(|one| one.live) {
-            return Ok(open.rollback().await);
+            open.rollback().await;
+            return Ok(());
         }
         let alone = taking(Mode::Exclusive, Expect::Nothing);
         open.acquire(&table(1), vec![child(of, number)], alone, None).await?;
@@ -118,7 +118,8 @@ impl Family {
         }
         if !open.batch_get_at(children(of), at).await?.is_empty() {
             self.counts.kept.fetch_add(1, Ordering::Relaxed);
-            return Ok(open.rollback().await);
+            open.rollback().await;
+            return Ok(());
         }
         open.delete(&table(1), parent(of))?;
         open.commit().await?;
