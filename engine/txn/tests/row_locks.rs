@@ -247,14 +247,9 @@ impl Bank {
     async fn nemesis(self: Arc<Self>) {
         while self.weather == Weather::Storm && !self.over.load(Ordering::Relaxed) {
             tokio::time::sleep(Duration::from_millis(self.random.below(150))).await;
-            let (node, region) = self.world.home(&account(self.random.below(ACCOUNTS)));
             // Half of them hand over, as when leaders are spread.
-            if self.random.chance(0.5) {
-                for handover in node.service.handover(region.id) {
-                    node.service.handle(handover).await;
-                }
-            }
-            node.groups.elect(region.id);
+            let handed_over = self.random.chance(0.5);
+            self.world.elect(&account(self.random.below(ACCOUNTS)), handed_over).await;
         }
     }
 }

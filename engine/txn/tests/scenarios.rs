@@ -599,14 +599,7 @@ impl goldenscript::Runner for Scripts {
             "elect" => {
                 let key = args.next_pos().expect("key").to_owned();
                 let handed_over = option(&mut args, "handed_over")?.unwrap_or(false);
-                let (node, region) = self.world.home(&record(&key));
-                let _entered = self.runtime.enter();
-                let handover =
-                    if handed_over { node.service.handover(region.id) } else { Vec::new() };
-                for handover in handover {
-                    self.runtime.block_on(node.service.handle(handover));
-                }
-                node.groups.elect(region.id);
+                self.runtime.block_on(self.world.elect(&record(&key), handed_over));
                 Ok(String::new())
             }
             // Row locks from a leader that no quorum confirms.

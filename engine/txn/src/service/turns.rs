@@ -187,3 +187,18 @@ fn decided(owner: Timestamp, keys: &[Vec<u8>]) -> Vec<(Vec<u8>, Mode)> {
 fn lasts(error: &Error) -> bool {
     matches!(error, Error::Conflict { .. } | Error::Locked(_) | Error::Held { .. })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::share::share_key;
+
+    #[test]
+    fn who_shares_a_key_decides_beside_others_that_do_and_nobody_else() {
+        let (key, owner) = (b"k".to_vec(), Timestamp(7));
+        let share = share_key(&key, owner);
+        let shares = decided(owner, std::slice::from_ref(&share));
+        assert_eq!(shares, [(share, Mode::Exclusive), (key.clone(), Mode::Shared)]);
+        assert_eq!(decided(owner, std::slice::from_ref(&key)), [(key, Mode::Exclusive)]);
+    }
+}

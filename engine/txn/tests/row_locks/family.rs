@@ -205,13 +205,7 @@ impl Family {
     async fn nemesis(self: Arc<Self>) {
         while !self.over.load(Ordering::Relaxed) {
             tokio::time::sleep(Duration::from_millis(self.random.below(100))).await;
-            let (node, region) = self.world.home(&parent(0));
-            if self.random.chance(0.5) {
-                for handover in node.service.handover(region.id) {
-                    node.service.handle(handover).await;
-                }
-            }
-            node.groups.elect(region.id);
+            self.world.elect(&parent(0), self.random.chance(0.5)).await;
         }
     }
 }

@@ -181,6 +181,17 @@ impl World {
         }
     }
 
+    /// Has the region of a key get a new leader, to which the one of before hands its row locks over or not.
+    pub async fn elect(&self, key: &[u8], handed_over: bool) {
+        let (node, region) = self.home(key);
+        if handed_over {
+            for handover in node.service.handover(region.id) {
+                node.service.handle(handover).await;
+            }
+        }
+        node.groups.elect(region.id);
+    }
+
     /// Nothing goes wrong any more.
     pub fn heal(&self) {
         *self.faults.lock() = Faults::default();
