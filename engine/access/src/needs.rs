@@ -7,9 +7,9 @@ use std::ops::ControlFlow;
 
 use placement::api::Catalog;
 use sqlparser::ast::{
-    AssignmentTarget, CreateTable, CreateTableLikeKind, Delete, Expr, FromTable, Insert, LockType,
-    ObjectName, OnInsert, Query, SetExpr, TableFactor, TableObject, TableWithJoins, Update,
-    Visitor,
+    AssignmentTarget, CreateTable, CreateTableLikeKind, Delete, Expr, ForeignKeyConstraint,
+    FromTable, Insert, LockType, ObjectName, OnInsert, Query, SetExpr, TableConstraint,
+    TableFactor, TableObject, TableWithJoins, Update, Visitor,
 };
 use syntax::from::{deletes_joined, factors, updates_joined};
 use syntax::names::{TableName, parts, table_name};
@@ -139,8 +139,10 @@ impl Requester<'_> {
             Stmt::AlterTable { table, actions } => {
                 let mut needs = vec![self.on(table, P::ALTER)?];
                 for action in actions {
-                    if let Alter::RenameTable(to) = action {
-                        needs.extend(renamed(table, to)?);
+                    match action {
+                        Alter::RenameTable(to) => needs.extend(renamed(table, to)?),
+                        Alter::AddForeignKey(key) => needs.push(self.to_refer(table, key)?),
+                        _ => {}
                     }
                 }
                 needs
@@ -324,7 +326,19 @@ impl Requester<'_> {
             needs.push(self.on(&like.name, Privileges::SELECT)?);
         }
         needs.push(self.on(&create.name, all)?);
+        for constraint in &create.constraints {
+            if let TableConstraint::ForeignKey(key) = constraint {
+                needs.push(self.to_refer(&create.name, key)?);
+            }
+        }
         Ok(needs)
+    }
+
+    /// What a foreign key of a table needs at the one that it refers to, which lies in the same database unless it says otherwise.
+    fn to_refer(&self, child: &ObjectName, key: &ForeignKeyConstraint) -> SqlResult<Need> {
+        let database = self.name(child)?.database;
+        let name = table_name(&key.foreign_table, &database)?;
+        Ok(Need::Table { name, all: Privileges::REFERENCES })
     }
 
     fn by_view(&self, view: &DefineView) -> SqlResult<Vec<Need>> {

@@ -139,9 +139,8 @@ fn apply<'a>(
             let stored = matches!(mode, Some(GeneratedExpressionMode::Stored));
             said.generated = Some(expressions::written(expr, stored));
         }
-        ColumnOption::ForeignKey(_) => {
-            return Err(unsupported("FOREIGN KEY (REFERENCES at a column)"));
-        }
+        // As in MySQL 8, a REFERENCES at a column says nothing.
+        ColumnOption::ForeignKey(_) => {}
         ColumnOption::DialectSpecific(tokens)
             if tokens.iter().any(|t| t.to_string().eq_ignore_ascii_case("AUTO_INCREMENT")) =>
         {

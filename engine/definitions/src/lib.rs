@@ -5,7 +5,7 @@
 
 use sqlparser::ast::{CreateTable, ObjectName, TableConstraint};
 use syntax::table_options;
-use types::{Column, ColumnId, ColumnType, Default, IntWidth, Table, Value};
+use types::{Column, ColumnId, ColumnType, Default, ForeignKey, IntWidth, Table, Value};
 use values::error::{
     SqlError, SqlResult, multiple_primary_keys, no_columns, not_for_columns, nothing_to_number,
     syntax, unsupported, wrong_auto_increment, wrong_column_name,
@@ -14,6 +14,7 @@ use values::error::{
 mod column_types;
 mod columns;
 pub mod expressions;
+pub mod foreign_keys;
 pub mod keys;
 mod labels;
 pub mod queried;
@@ -52,10 +53,19 @@ fn unquoted(name: &ObjectName) -> String {
 pub struct Described {
     /// The table.
     pub table: Table,
+    /// Its foreign keys, without a look at the tables that they refer to.
+    pub foreign_keys: Vec<ForeignKey>,
     /// Its first AUTO_INCREMENT number; 0 where none is named.
     pub first_number: u64,
     /// Warnings.
     pub warnings: Vec<SqlError>,
+}
+
+impl Described {
+    /// A table about which there is nothing else to be said.
+    pub fn of(table: Table) -> Self {
+        Described { table, foreign_keys: Vec::new(), first_number: 0, warnings: Vec::new() }
+    }
 }
 
 /// What CREATE TABLE describes, with its warnings. `database` is the current one.
@@ -101,11 +111,12 @@ pub fn describe_filled(
     }
     finish(&mut table)?;
     expressions::settle(&mut table)?;
+    let foreign_keys = foreign_keys::of_create(&create.constraints, &mut table)?;
     if first_number > 0 && !table.columns.iter().any(|c| c.auto_increment && !c.hidden) {
         first_number = 0;
         warnings.push(nothing_to_number());
     }
-    Ok(Described { table, first_number, warnings })
+    Ok(Described { table, foreign_keys, first_number, warnings })
 }
 
 /// Database and name of a table, as the statement spells them.
@@ -142,7 +153,8 @@ fn add_constraint(
             let form = keys::form(key.index_type.as_ref(), &key.index_options, warnings)?;
             keys::push(table, key.name.as_ref(), &key.columns, form)?;
         }
-        TableConstraint::ForeignKey(_) => return Err(unsupported("FOREIGN KEY")),
+        // Behind all others: it needs an index where none of them is one for it.
+        TableConstraint::ForeignKey(_) => {}
         TableConstraint::Check(check) => {
             let name = check.name.as_ref().map(|name| name.value.as_str());
             expressions::push_check(table, name, &check.expr, check.enforced, None)?;

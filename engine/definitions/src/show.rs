@@ -2,10 +2,12 @@
 //!
 //! What it prints, run under the default sql_mode, makes the same table.
 
-use types::{Column, ColumnId, ColumnType, Default, Index, Table, Value};
+use types::{Column, ColumnId, ColumnType, Default, ForeignKey, Index, Table, Value};
 
-/// CREATE TABLE that makes a table like this one; `next_number` is the next of AUTO_INCREMENT.
-pub fn show_create(table: &Table, next_number: Option<u64>) -> String {
+use crate::foreign_keys::clause;
+
+/// CREATE TABLE that makes a table like this one, with these foreign keys; `next_number` is the next of AUTO_INCREMENT.
+pub fn show_create(table: &Table, keys: &[ForeignKey], next_number: Option<u64>) -> String {
     let name_of = |id: &ColumnId| table.column(*id).map(|c| quote(&c.name)).unwrap_or_default();
     let visible = table.columns.iter().filter(|column| !column.hidden);
     let mut lines: Vec<String> = visible.map(column_line).collect();
@@ -26,6 +28,7 @@ pub fn show_create(table: &Table, next_number: Option<u64>) -> String {
         let invisible = if index.visible { "" } else { " /*!80000 INVISIBLE */" };
         lines.push(format!("  {unique}KEY {} ({parts}){invisible}", quote(&index.name)));
     }
+    lines.extend(keys.iter().map(|key| format!("  {}", clause(key, &table.database))));
     for check in &table.checks {
         let (name, expression) = (quote(&check.name), &check.expression);
         let enforced = if check.enforced { "" } else { " /*!80016 NOT ENFORCED */" };
@@ -84,7 +87,7 @@ fn column_line(column: &Column) -> String {
 }
 
 /// A name in backquotes.
-fn quote(name: &str) -> String {
+pub(crate) fn quote(name: &str) -> String {
     format!("`{}`", name.replace('`', "``"))
 }
 

@@ -1,5 +1,5 @@
 //! Tables of information_schema that clients ask for and that are empty here, because what they
-//! list does not exist: routines, triggers, foreign keys, partitions, privileges of single
+//! list does not exist: routines, triggers, partitions, privileges of single
 //! columns. They have every column of MySQL 8's, so that no query of a client fails; never a row.
 
 use super::Listing;
@@ -167,22 +167,6 @@ const TABLES: &[(&str, &[&[&str]])] = &[
             "#DATA_FREE",
             "STATUS",
             "EXTRA",
-        ]],
-    ),
-    (
-        "referential_constraints",
-        &[&[
-            "CONSTRAINT_CATALOG",
-            "CONSTRAINT_SCHEMA",
-            "CONSTRAINT_NAME",
-            "UNIQUE_CONSTRAINT_CATALOG",
-            "UNIQUE_CONSTRAINT_SCHEMA",
-            "UNIQUE_CONSTRAINT_NAME",
-            "MATCH_OPTION",
-            "UPDATE_RULE",
-            "DELETE_RULE",
-            "TABLE_NAME",
-            "REFERENCED_TABLE_NAME",
         ]],
     ),
     (

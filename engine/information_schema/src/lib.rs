@@ -22,6 +22,7 @@ use values::error::{SqlResult, no_table};
 
 mod absent;
 mod cluster;
+mod constraints;
 mod privileges;
 mod resource_groups;
 mod schema;

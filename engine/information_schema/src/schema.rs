@@ -19,6 +19,7 @@ pub(super) const NAMES: &[&str] = &[
     "key_column_usage",
     "table_constraints",
     "check_constraints",
+    "referential_constraints",
     "views",
     "engines",
     "collations",
@@ -35,6 +36,7 @@ impl Source<'_> {
             "key_column_usage" => self.key_column_usage(),
             "table_constraints" => self.table_constraints(),
             "check_constraints" => self.check_constraints(),
+            "referential_constraints" => self.referential_constraints(),
             "views" => self.views(),
             "engines" => engines(),
             "collations" => collations(),
@@ -267,103 +269,6 @@ impl Source<'_> {
                     string(""),
                     yes(part.visible),
                     Value::Null,
-                ]);
-            }
-        }
-        listing
-    }
-
-    fn key_column_usage(&self) -> Listing {
-        let mut listing = Listing::of(&[
-            "CONSTRAINT_CATALOG",
-            "CONSTRAINT_SCHEMA",
-            "CONSTRAINT_NAME",
-            "TABLE_CATALOG",
-            "TABLE_SCHEMA",
-            "TABLE_NAME",
-            "COLUMN_NAME",
-            "#ORDINAL_POSITION",
-            "#POSITION_IN_UNIQUE_CONSTRAINT",
-            "REFERENCED_TABLE_SCHEMA",
-            "REFERENCED_TABLE_NAME",
-            "REFERENCED_COLUMN_NAME",
-        ]);
-        for table in &self.catalog.tables {
-            for part in keys(table).into_iter().filter(|part| part.unique) {
-                listing.rows.push(vec![
-                    string(CATALOG),
-                    string(&table.database),
-                    string(part.key),
-                    string(CATALOG),
-                    string(&table.database),
-                    string(&table.name),
-                    string(part.column),
-                    int(part.at),
-                    Value::Null,
-                    Value::Null,
-                    Value::Null,
-                    Value::Null,
-                ]);
-            }
-        }
-        listing
-    }
-
-    fn table_constraints(&self) -> Listing {
-        let mut listing = Listing::of(&[
-            "CONSTRAINT_CATALOG",
-            "CONSTRAINT_SCHEMA",
-            "CONSTRAINT_NAME",
-            "TABLE_SCHEMA",
-            "TABLE_NAME",
-            "CONSTRAINT_TYPE",
-            "ENFORCED",
-        ]);
-        for table in &self.catalog.tables {
-            for part in keys(table).into_iter().filter(|part| part.unique && part.at == 1) {
-                let kind = if part.key == "PRIMARY" { "PRIMARY KEY" } else { "UNIQUE" };
-                listing.rows.push(vec![
-                    string(CATALOG),
-                    string(&table.database),
-                    string(part.key),
-                    string(&table.database),
-                    string(&table.name),
-                    string(kind),
-                    string("YES"),
-                ]);
-            }
-            for check in &table.checks {
-                listing.rows.push(vec![
-                    string(CATALOG),
-                    string(&table.database),
-                    string(&check.name),
-                    string(&table.database),
-                    string(&table.name),
-                    string("CHECK"),
-                    yes(check.enforced),
-                ]);
-            }
-        }
-        listing
-    }
-
-    fn check_constraints(&self) -> Listing {
-        let mut listing = Listing::of(&[
-            "CONSTRAINT_CATALOG",
-            "CONSTRAINT_SCHEMA",
-            "CONSTRAINT_NAME",
-            "CHECK_CLAUSE",
-        ]);
-        for column in listing.columns.iter_mut().skip(3) {
-            column.ty = ColumnType::Text(u32::MAX);
-        }
-        for table in &self.catalog.tables {
-            for check in &table.checks {
-                listing.rows.push(vec![
-                    string(CATALOG),
-                    string(&table.database),
-                    string(&check.name),
-                    string(&check.expression),
                 ]);
             }
         }

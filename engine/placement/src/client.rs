@@ -551,6 +551,10 @@ impl Caller {
         let held = self.memory.lock().catalog.clone();
         let known = held.as_ref().map_or(0, |catalog| catalog.version);
         let catalog = match (self.send(Request::Catalog { known }).await?, held) {
+            (Response::CatalogWithKeys(catalog, behind), _) => {
+                let (resources, foreign_keys) = *behind;
+                Arc::new(Catalog { resources, foreign_keys, ..*catalog })
+            }
             (Response::CatalogWithGroups(catalog, resources), _) => {
                 Arc::new(Catalog { resources: *resources, ..*catalog })
             }

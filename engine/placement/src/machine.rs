@@ -11,7 +11,7 @@ use raft::{Command as Entry, Effect, Machine, Position, SnapshotChunks, Snapshot
 use serde::{Deserialize, Serialize};
 use types::{ClusterVersion, Error, Region, Result, version};
 
-use crate::api::{ResourceGroups, Runaways};
+use crate::api::{Catalog, ForeignKeys, ResourceGroups, Runaways};
 use crate::command::{Command, Proposal};
 use crate::state::State;
 use crate::view::View;
@@ -20,7 +20,10 @@ use crate::view::View;
 const STATE_KEY: &[u8] = b"placement/state";
 
 /// First byte of the stored value and of a snapshot: the format of what follows.
-const FORMAT: u8 = 9;
+const FORMAT: u8 = 10;
+
+/// The same up to cluster version 9: without foreign keys at the end.
+const FORMAT_OF_VERSION_9: u8 = 9;
 
 /// The same up to cluster version 7: without watched queries and runaways at the end.
 const FORMAT_OF_VERSION_7: u8 = 8;
@@ -38,7 +41,10 @@ const CHUNK: usize = 1 << 20;
 type Place = (Region, u64, u64);
 
 /// What is stored behind the state and the cluster's version.
-type Behind = (ResourceGroups, Runaways);
+type Behind = (ResourceGroups, Runaways, ForeignKeys);
+
+/// The same up to cluster version 9.
+type BehindVersion9 = (ResourceGroups, Runaways);
 
 /// Placement's machine on one node.
 pub struct PlacementMachine {
@@ -206,8 +212,13 @@ fn encode<T: Serialize>(place: &T, state: &State) -> Result<Vec<u8>> {
             let groups = &state.catalog.resources;
             Ok(postcard::to_extend(&(place, state, version, groups), vec![FORMAT_OF_VERSION_7])?)
         }
-        version => {
+        version @ ..version::FOREIGN_KEYS => {
             let behind = (&state.catalog.resources, &state.runaways);
+            Ok(postcard::to_extend(&(place, state, version, behind), vec![FORMAT_OF_VERSION_9])?)
+        }
+        version => {
+            let Catalog { resources, foreign_keys, .. } = &state.catalog;
+            let behind = (resources, &state.runaways, foreign_keys);
             Ok(postcard::to_extend(&(place, state, version, behind), vec![FORMAT])?)
         }
     }
@@ -228,10 +239,18 @@ fn decode<T: for<'a> Deserialize<'a>>(bytes: &[u8]) -> Result<(T, State)> {
             (state.version, state.catalog.resources) = (version, groups);
             Ok((place, state))
         }
+        Some((&FORMAT_OF_VERSION_9, rest)) => {
+            let (place, mut state, version, behind): (T, State, ClusterVersion, BehindVersion9) =
+                postcard::from_bytes(rest)?;
+            (state.version, (state.catalog.resources, state.runaways)) = (version, behind);
+            Ok((place, state))
+        }
         Some((&FORMAT, rest)) => {
             let (place, mut state, version, behind): (T, State, ClusterVersion, Behind) =
                 postcard::from_bytes(rest)?;
-            (state.version, (state.catalog.resources, state.runaways)) = (version, behind);
+            let (resources, runaways, foreign_keys) = behind;
+            (state.version, state.runaways) = (version, runaways);
+            (state.catalog.resources, state.catalog.foreign_keys) = (resources, foreign_keys);
             Ok((place, state))
         }
         Some((format, _)) => Err(version::unknown_format("placement's state", *format, FORMAT)),

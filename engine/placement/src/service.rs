@@ -146,6 +146,11 @@ impl PlacementService {
         }
         let answer = self.answer(request).await.unwrap_or_else(Response::Failed);
         let answer = match answer {
+            Response::Catalog(Some(mut catalog)) if speaks >= version::FOREIGN_KEYS => {
+                let groups = std::mem::take(&mut catalog.resources);
+                let keys = std::mem::take(&mut catalog.foreign_keys);
+                Response::CatalogWithKeys(catalog, Box::new((groups, keys)))
+            }
             Response::Catalog(Some(mut catalog)) if speaks >= version::RESOURCE_GROUPS => {
                 let groups = Box::new(std::mem::take(&mut catalog.resources));
                 Response::CatalogWithGroups(catalog, groups)
@@ -460,6 +465,8 @@ impl PlacementService {
 
     async fn change(&self, change: CatalogChange) -> Result<Response> {
         let term = self.lead()?;
+        // Members with older programs could not read it in the log.
+        crate::catalog::check_known(&change, self.view.read().version)?;
         let group = self.peer()?.region;
         let now = self.allocate(term, 1).await?;
         let nodes = self.leader_state(term)?.eligible(&self.view.read(), &group, self.clock.now());

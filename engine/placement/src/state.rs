@@ -12,7 +12,8 @@ use types::{
 };
 
 use crate::api::{
-    Catalog, Grants, Hold, Known, Lease, Node, NodeRole, ResourceGroups, Runaways, SafePoint, User,
+    Catalog, ForeignKeys, Grants, Hold, Known, Lease, Node, NodeRole, ResourceGroups, Runaways,
+    SafePoint, User,
 };
 
 /// First number given to nodes, regions and peers: those below are for row nodes, whose numbers
@@ -143,6 +144,7 @@ impl State {
                 views: Vec::new(),
                 complete_columns: BTreeSet::new(),
                 resources: ResourceGroups::default(),
+                foreign_keys: ForeignKeys::default(),
             },
             used_numbers: BTreeMap::new(),
             auto_increment: BTreeMap::new(),

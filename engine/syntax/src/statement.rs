@@ -5,7 +5,8 @@
 use std::time::Duration;
 
 use sqlparser::ast::{
-    ColumnDef, CreateIndex, CreateTable, Delete, Expr, Insert, ObjectName, Query, Update,
+    ColumnDef, CreateIndex, CreateTable, Delete, Expr, ForeignKeyConstraint, Insert, ObjectName,
+    Query, Update,
 };
 use types::calibration::KnownLoad;
 use types::resource_group::{Action, Likeness};
@@ -458,6 +459,10 @@ pub enum Alter {
         /// DROP CONSTRAINT, which names keys, too.
         constraint: bool,
     },
+    /// `ADD [CONSTRAINT [name]] FOREIGN KEY`.
+    AddForeignKey(Box<ForeignKeyConstraint>),
+    /// DROP FOREIGN KEY.
+    DropForeignKey(String),
     /// `ALTER CHECK` or `ALTER CONSTRAINT … [NOT] ENFORCED`.
     Enforce {
         /// Name.

@@ -6,6 +6,7 @@ pub mod calibration;
 pub mod columns;
 pub mod decimal;
 pub mod error;
+pub mod foreign_key;
 pub mod ids;
 pub mod index;
 pub mod key;
@@ -28,6 +29,7 @@ pub mod wide;
 
 pub use decimal::Decimal;
 pub use error::{Error, Result};
+pub use foreign_key::{ForeignKey, OnParent};
 pub use ids::{ColumnId, IndexId, NodeId, PeerId, RegionId, SchemaVersion, TableId};
 pub use index::{Index, IndexState, KeyPart};
 pub use labels::Labels;

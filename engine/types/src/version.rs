@@ -15,6 +15,7 @@
 //! | 7 | resource groups, behind placement's state and the catalog |
 //! | 8 | watched queries and runaways, behind those in placement's state |
 //! | 9 | locks of keys that several transactions hold beside each other |
+//! | 10 | foreign keys, behind placement's state and the catalog |
 
 use crate::error::{Error, Result};
 
@@ -22,7 +23,7 @@ use crate::error::{Error, Result};
 pub type ClusterVersion = u32;
 
 /// The greatest version that this program speaks.
-pub const CURRENT: ClusterVersion = 9;
+pub const CURRENT: ClusterVersion = 10;
 
 /// The version from which on leaders answer reads by leases.
 pub const LEASES: ClusterVersion = 3;
@@ -47,6 +48,9 @@ pub const QUERY_WATCHES: ClusterVersion = 8;
 
 /// The version from which on transactions hold keys beside each other.
 pub const SHARED_LOCKS: ClusterVersion = 9;
+
+/// The version from which on there are foreign keys.
+pub const FOREIGN_KEYS: ClusterVersion = 10;
 
 /// The least one.
 pub const MINIMUM: ClusterVersion = 1;

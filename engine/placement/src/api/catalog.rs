@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use types::{
-    Column, Error, IndexId, ResourceGroup, Result, SchemaVersion, Table, TableId, Timestamp,
+    ClusterVersion, Column, Error, ForeignKey, IndexId, ResourceGroup, Result, SchemaVersion,
+    Table, TableId, Timestamp, version,
 };
 
+use super::foreign_keys::{ForeignKeys, Found, KeyChange};
 use super::resource_groups::{GroupChange, ResourceGroups};
 use super::users::{GrantChange, User};
 
@@ -41,6 +43,9 @@ pub struct Catalog {
     /// Resource groups. They stand behind what holds the catalog where that is stored or sent.
     #[serde(skip)]
     pub resources: ResourceGroups,
+    /// Foreign keys, which stand behind it as well.
+    #[serde(skip)]
+    pub foreign_keys: ForeignKeys,
 }
 
 /// A bulk import that has begun and is not done.
@@ -121,6 +126,31 @@ pub enum CatalogChange {
     },
     /// Of resource groups.
     Groups(GroupChange),
+    /// CREATE TABLE with foreign keys; otherwise as [`CatalogChange::CreateTable`].
+    CreateReferring {
+        /// The table.
+        table: Box<Table>,
+        /// Its keys.
+        keys: Vec<ForeignKey>,
+        /// Other tables that they refer to, as far as they are there. Transactions that write to them and know nothing of
+        /// the keys cannot commit any more.
+        parents: Vec<Found>,
+    },
+    /// Of foreign keys of tables that are there.
+    ForeignKeys(KeyChange),
+}
+
+impl CatalogChange {
+    /// The cluster's version from which on all nodes know of such changes.
+    pub fn since(&self) -> ClusterVersion {
+        match self {
+            CatalogChange::Groups(_) => version::RESOURCE_GROUPS,
+            CatalogChange::CreateReferring { .. } | CatalogChange::ForeignKeys(_) => {
+                version::FOREIGN_KEYS
+            }
+            _ => version::MINIMUM,
+        }
+    }
 }
 
 /// A table's new name, as a new version of its description; refused unless the stored version is

@@ -13,6 +13,7 @@ use types::{
 };
 
 mod catalog;
+mod foreign_keys;
 mod locks;
 mod resource_groups;
 mod runaways;
@@ -20,6 +21,7 @@ mod session;
 mod users;
 
 pub use catalog::{Catalog, CatalogChange, Import, Renamed, StoredView, next_index_id};
+pub use foreign_keys::{ForeignKeys, Found, KeyChange};
 pub use locks::{Freed, Hold, LockAnswer, LockRequest};
 pub use resource_groups::{GroupChange, ResourceGroups};
 pub use runaways::Runaways;
@@ -550,4 +552,6 @@ pub enum Response {
     Quota(u64),
     /// By nodes, names and values.
     NodeSettings(NodeSettings),
+    /// As [`Response::CatalogWithGroups`], to programs that know of foreign keys.
+    CatalogWithKeys(Box<Catalog>, Box<(ResourceGroups, ForeignKeys)>),
 }

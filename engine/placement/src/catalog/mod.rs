@@ -6,12 +6,13 @@
 
 use std::sync::Arc;
 
-use types::{Error, RegionId, Result, SchemaVersion, Table, TableId, Timestamp};
+use types::{ClusterVersion, Error, RegionId, Result, SchemaVersion, Table, TableId, Timestamp};
 
 use crate::api::{CatalogChange, Import, User};
 use crate::state::State;
 
 mod descriptions;
+mod foreign_keys;
 mod privileges;
 mod renewal;
 mod resource_groups;
@@ -43,12 +44,14 @@ pub fn apply(
     eligible: &EligibleNodes,
     now: Timestamp,
 ) -> Result<Changed> {
+    check_known(&change, state.version)?;
     let changed = match change {
         CatalogChange::CreateDatabase(name) => (create_database(state, name)?, Vec::new()),
         CatalogChange::DropDatabase(name) => (drop_database(state, &name, now)?, Vec::new()),
         CatalogChange::CreateTable(table) => create_table(state, *table, eligible, now)?,
         CatalogChange::DropTable(id) => {
             check_table(state, id)?;
+            foreign_keys::check_not_referred_to(&state.catalog, id)?;
             drop_table(state, id, now);
             (None, Vec::new())
         }
@@ -83,9 +86,30 @@ pub fn apply(
             resource_groups::change_groups(state, change)?;
             (None, Vec::new())
         }
+        CatalogChange::CreateReferring { table, keys, parents } => {
+            foreign_keys::create_referring(state, *table, keys, &parents, eligible, now)?
+        }
+        CatalogChange::ForeignKeys(change) => {
+            (foreign_keys::change_keys(state, change, now)?, Vec::new())
+        }
     };
     state.catalog.version += 1;
     Ok(changed)
+}
+
+/// Fails where a cluster has nodes that know nothing of such a change.
+///
+/// # Errors
+///
+/// `Invalid`, with both versions.
+pub fn check_known(change: &CatalogChange, cluster: ClusterVersion) -> Result<()> {
+    let since = change.since();
+    if cluster >= since {
+        return Ok(());
+    }
+    Err(Error::Invalid(format!(
+        "the cluster is at version {cluster}, and this is there from version {since} on: upgrade all nodes first"
+    )))
 }
 
 fn create_database(state: &mut State, name: String) -> Result<Option<Table>> {

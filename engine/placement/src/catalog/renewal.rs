@@ -12,6 +12,7 @@ use super::descriptions::{
     MAX_NAME, check_name, check_no_view, check_shape, check_successor, check_table,
     check_user_database,
 };
+use super::foreign_keys;
 use super::tables::{EligibleNodes, check_eligible, create_table, drop_table, note_name};
 use crate::api::Renamed;
 use crate::state::State;
@@ -28,8 +29,11 @@ pub fn truncate_table(
     check_eligible(eligible)?;
     // Whatever may fail stands before the drop: nothing here is taken back.
     check_shape(&empty)?;
+    let keys = state.catalog.foreign_keys.0.get(&id).cloned();
     drop_table(state, id, now);
-    create_table(state, empty, eligible, now)
+    let created = create_table(state, empty, eligible, now)?;
+    foreign_keys::renumber(&mut state.catalog, keys, created.0.as_ref().map(|table| table.id));
+    Ok(created)
 }
 
 /// Gives tables new names, none of which may belong to another table afterwards. From now on each
@@ -59,6 +63,9 @@ pub fn rename_tables(state: &mut State, renamed: Vec<Renamed>, now: Timestamp) -
     for table in tables.iter().filter(|table| ids.contains(&table.id)) {
         note_name(&mut state.catalog, table, now);
     }
-    state.catalog.tables = tables;
+    let before = std::mem::replace(&mut state.catalog.tables, tables.clone());
+    let changed = before.iter().zip(&tables).filter(|(before, _)| ids.contains(&before.id));
+    let changed: Vec<_> = changed.map(|(before, after)| (&**before, &**after)).collect();
+    foreign_keys::follow_names(&mut state.catalog, &changed);
     Ok(())
 }

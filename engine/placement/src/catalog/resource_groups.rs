@@ -3,7 +3,7 @@
 //! What a name or an option may be is checked here; what a group has used is not known here.
 
 use types::resource_group::{Action, DEFAULT_GROUP};
-use types::{Error, GroupOptions, ResourceGroup, Result, version};
+use types::{Error, GroupOptions, ResourceGroup, Result};
 
 use crate::api::GroupChange;
 use crate::runaways;
@@ -14,13 +14,6 @@ const MAX_GROUPS: usize = 1_024;
 
 /// Carries out a change of groups, or changes nothing and says why.
 pub(crate) fn change_groups(state: &mut State, change: GroupChange) -> Result<()> {
-    if state.version < version::RESOURCE_GROUPS {
-        return Err(Error::Invalid(format!(
-            "the cluster is at version {}, and resource groups are there from version {} on: upgrade all nodes first",
-            state.version,
-            version::RESOURCE_GROUPS
-        )));
-    }
     match change {
         GroupChange::Create(name, options) => create(state, &name, &options),
         GroupChange::Alter(name, options) => {
@@ -111,7 +104,11 @@ fn assign(state: &mut State, accounts: Vec<(String, String)>, group: &str) -> Re
 
 #[cfg(test)]
 mod tests {
+    use types::version;
+
     use super::*;
+    use crate::api::CatalogChange;
+    use crate::catalog::check_known;
 
     fn state() -> State {
         State { version: version::RESOURCE_GROUPS, ..State::new() }
@@ -184,8 +181,9 @@ mod tests {
 
     #[test]
     fn a_cluster_with_older_programs_has_no_groups() {
-        let mut state = State { version: version::RESOURCE_GROUPS - 1, ..State::new() };
-        let refused = change_groups(&mut state, GroupChange::Create("a".into(), rate(7)));
+        let change = CatalogChange::Groups(GroupChange::Create("a".into(), rate(7)));
+        check_known(&change, version::RESOURCE_GROUPS).unwrap();
+        let refused = check_known(&change, version::RESOURCE_GROUPS - 1);
         assert!(refused.unwrap_err().to_string().contains("upgrade"));
     }
 }

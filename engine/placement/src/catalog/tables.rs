@@ -15,6 +15,7 @@ use super::descriptions::{
     check_description, check_no_view, check_shape, check_successor, check_table,
     check_user_database, check_width,
 };
+use super::foreign_keys;
 use crate::api::Catalog;
 use crate::replicas;
 use crate::state::{INITIAL_EPOCH, RegionRecord, State, Tombstone, VOTERS};
@@ -87,6 +88,7 @@ pub(crate) fn alter_table(
     }
     remember_numbers(state, &table);
     note_name(&mut state.catalog, &table, now);
+    foreign_keys::follow_names(&mut state.catalog, &[(&stored, &table)]);
     let gone = |column: &Column| table.column(column.id).is_none();
     if stored.columns.iter().any(|column| gone(column) && stored.is_replaced(column.id)) {
         // Of rows from before, the column that has come in its place knows nothing.
@@ -108,6 +110,7 @@ pub(crate) fn drop_table(state: &mut State, id: TableId, now: Timestamp) {
     state.catalog.created.remove(&id);
     state.catalog.created.remove(&!id);
     state.catalog.importing.remove(&id);
+    state.catalog.foreign_keys.0.remove(&id);
     replicas::note_replicas(state, id, 0);
     state.auto_increment.remove(&id);
     state.used_numbers.remove(&id);

@@ -14,7 +14,7 @@ mod scheduler_scripts;
 mod scripts;
 mod service;
 mod silent_leader;
-mod state_scripts;
+pub(crate) mod state_scripts;
 mod store;
 mod timestamps;
 mod versions;

@@ -8,8 +8,9 @@ use raft::{
 };
 use types::query_watch::QueryWatch;
 use types::resource_group::{Action, Likeness};
-use types::{Epoch, Error, GroupOptions, Result, Timestamp};
+use types::{Epoch, Error, ForeignKey, GroupOptions, OnParent, Result, Timestamp};
 
+use super::state_scripts::table;
 use crate::api::{CatalogChange, GroupChange};
 use crate::bootstrap::placement_region;
 use crate::catalog::EligibleNodes;
@@ -126,14 +127,14 @@ fn garbage_in_the_log_or_the_store_is_corruption() {
         store.write(batch).unwrap();
         machines(&store).0.recover().map(|found| found.len())
     };
-    for value in [&[][..], &[9], &[8], &[7], &[6, 2, 3]] {
+    for value in [&[][..], &[10], &[9], &[8], &[7], &[6, 2, 3]] {
         assert!(matches!(recovered(value), Err(Error::Corrupt(_))), "{value:?}");
     }
     // What another release wrote is not damaged.
-    let Err(Error::Invalid(named)) = recovered(&[10, 2, 3]) else {
+    let Err(Error::Invalid(named)) = recovered(&[11, 2, 3]) else {
         panic!("read as of this release")
     };
-    assert!(named.contains("format 10") && named.contains("format 9"), "{named}");
+    assert!(named.contains("format 11") && named.contains("format 10"), "{named}");
 }
 
 #[test]
@@ -163,7 +164,7 @@ fn the_version_is_stored_once_it_is_raised_and_before_in_the_format_of_old_progr
 }
 
 #[test]
-fn resource_groups_and_watches_are_stored_and_sent_with_the_state() {
+fn resource_groups_watches_and_foreign_keys_are_stored_and_sent_with_the_state() {
     let store = memory();
     let (first, view) = machines(&store);
     let region = placement_region(&[1]).unwrap();
@@ -197,6 +198,28 @@ fn resource_groups_and_watches_are_stored_and_sent_with_the_state() {
     machine.persist().unwrap();
     assert_eq!(format(), 9);
     assert_eq!(view.read().runaways.watches[0].id, 1);
+    let keys = vec![ForeignKey {
+        name: "k".into(),
+        columns: vec!["id".into()],
+        parent: ("d".into(), "later".into()),
+        referenced: vec!["id".into()],
+        on_delete: OnParent::Cascade,
+        on_update: OnParent::NoAction,
+        proven: true,
+    }];
+    let table = Box::new(table("d", "t", &[]));
+    let creates = CatalogChange::CreateReferring { table, keys: keys.clone(), parents: vec![] };
+    let changes = [CatalogChange::CreateDatabase("d".into()), creates];
+    let command = |change| Command::Change { change, eligible: EligibleNodes(vec![1]), now };
+    let commands = std::iter::once(Command::RaiseVersion(10)).chain(changes.map(command));
+    for (index, command) in (10..).zip(commands) {
+        let at = Position { index, term: 6 };
+        machine.apply(at, Entry::Data(&entry(index, command))).unwrap();
+    }
+    machine.persist().unwrap();
+    assert_eq!(format(), 10);
+    let child = view.read().catalog.tables[0].id;
+    assert_eq!(view.read().catalog.foreign_keys.of(child), keys);
     assert_eq!(view.read().catalog.resources.named("g").unwrap().ru_per_sec, Some(5));
     let (second, found) = machines(&store);
     second.recover().unwrap();

@@ -12,6 +12,7 @@ mod definitions;
 mod edges;
 mod explain;
 mod filled;
+mod foreign_keys;
 mod harness;
 mod indexes;
 mod interrupts;

@@ -6,7 +6,7 @@ use sql::session::{Session, SessionInfo};
 use super::harness::{done, engine, in_database, rows, run};
 
 /// A session of somebody who comes from 10.0.0.9.
-fn session_of(engine: &Engine, user: &str) -> Session {
+pub fn session_of(engine: &Engine, user: &str) -> Session {
     let (user, host) = (user.to_owned(), "10.0.0.9".to_owned());
     Session::new(engine.clone(), SessionInfo { id: 2, user, host, found_rows: false })
 }

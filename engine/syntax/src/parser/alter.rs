@@ -5,6 +5,7 @@
 
 use sqlparser::ast::{
     ColumnDef, CreateIndex, Expr, IndexColumn, ObjectName, OrderByExpr, OrderByOptions,
+    TableConstraint,
 };
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::Token;
@@ -161,9 +162,9 @@ fn action(parser: &mut Parser, actions: &mut Vec<Alter>) -> SqlResult<bool> {
     match word.as_str() {
         "ADD" => {
             parser.next_token();
-            match added_check(parser)? {
-                Some(check) => actions.push(check),
-                None => add(parser, actions)?,
+            match (added_key(parser)?, added_check(parser)?) {
+                (Some(added), _) | (None, Some(added)) => actions.push(added),
+                (None, None) => add(parser, actions)?,
             }
         }
         "DROP" => {
@@ -190,6 +191,20 @@ fn action(parser: &mut Parser, actions: &mut Vec<Alter>) -> SqlResult<bool> {
         _ => return option(parser, actions).map(|()| true),
     }
     Ok(false)
+}
+
+/// [CONSTRAINT [name]] FOREIGN KEY [index] (column, …) REFERENCES …
+fn added_key(parser: &mut Parser) -> SqlResult<Option<Alter>> {
+    let word = |at| peek_word(parser, at).unwrap_or_default();
+    match (word(0).as_str(), word(1).as_str(), word(2).as_str()) {
+        ("FOREIGN", "KEY", _) | ("CONSTRAINT", _, "FOREIGN") => {}
+        ("CONSTRAINT", "FOREIGN", "KEY") => _ = parser.next_token(),
+        _ => return Ok(None),
+    }
+    match parser.parse_optional_table_constraint().map_err(|error| refused(&error))? {
+        Some(TableConstraint::ForeignKey(key)) => Ok(Some(Alter::AddForeignKey(Box::new(key)))),
+        _ => Err(unexpected(&parser.peek_token(), "a foreign key")),
+    }
 }
 
 /// [CONSTRAINT [name]] CHECK (condition) [[NOT] ENFORCED]
@@ -222,13 +237,11 @@ fn added_check(parser: &mut Parser) -> SqlResult<Option<Alter>> {
 
 fn add(parser: &mut Parser, actions: &mut Vec<Alter>) -> SqlResult<()> {
     let word = peek_word(parser, 0).unwrap_or_default();
-    let others = ["PRIMARY", "FOREIGN", "FULLTEXT", "SPATIAL", "PARTITION", "CONSTRAINT"];
+    let others = ["PRIMARY", "FULLTEXT", "SPATIAL", "PARTITION", "CONSTRAINT"];
     if others.contains(&word.as_str()) {
         // What kind of constraint it is, stands behind its name, if it has one.
-        let kinds = ["FOREIGN", "PRIMARY"];
-        let mut behind = (1..3).filter_map(|at| peek_word(parser, at));
-        let kind = behind.find(|word| kinds.contains(&word.as_str())).unwrap_or(word);
-        let kind = if kinds.contains(&kind.as_str()) { format!("{kind} KEY") } else { kind };
+        let mut behind = (0..3).filter_map(|at| peek_word(parser, at));
+        let kind = if behind.any(|word| word == "PRIMARY") { "PRIMARY KEY".into() } else { word };
         return Err(unsupported(format!("ALTER TABLE … ADD {kind}")));
     }
     _ = take(parser, &["COLUMN"]);
@@ -262,8 +275,11 @@ fn drop(parser: &mut Parser) -> SqlResult<Alter> {
         parser.next_token();
         return Ok(Alter::DropCheck { name: name(parser)?, constraint });
     }
-    if ["PRIMARY", "FOREIGN"].contains(&word.as_str()) {
-        return Err(unsupported(format!("ALTER TABLE … DROP {word} KEY")));
+    if take(parser, &["FOREIGN", "KEY"]) {
+        return Ok(Alter::DropForeignKey(name(parser)?));
+    }
+    if word == "PRIMARY" {
+        return Err(unsupported("ALTER TABLE … DROP PRIMARY KEY"));
     }
     if word == "PARTITION" {
         return Err(unsupported(format!("ALTER TABLE … DROP {word}")));

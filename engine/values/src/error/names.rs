@@ -17,7 +17,7 @@ super::errors! {
     /// A table that placement does not know by its name.
     no_table_named(table) = 1146 "42S02" "Table '{table}' doesn't exist";
     /// CREATE or RENAME to the name of a table or view that is there.
-    table_exists(table) = 1050 "42S01" "Table '{table}' already exists";
+    table_exists(table) = TABLE_EXISTS: 1050 "42S01" "Table '{table}' already exists";
     /// DROP TABLE or DROP VIEW of names that nothing has.
     unknown_tables(tables) = UNKNOWN_TABLES: 1051 "42S02" "Unknown table '{tables}'";
     /// A table that a DELETE of several tables deletes from and does not read.

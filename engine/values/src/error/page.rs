@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::Path;
 
-use super::{accounts, cluster, connections, data, definitions, json, names, queries, sessions};
+use super::{
+    accounts, cluster, connections, data, definitions, foreign_keys, json, names, queries, sessions,
+};
 
 /// An error as the table has it.
 pub(super) struct Known {
@@ -24,6 +26,7 @@ const SUBJECTS: [(&str, &[Known]); 9] = [
     ("Names", names::TABLE),
     ("Statements", queries::TABLE),
     ("Definitions", definitions::TABLE),
+    ("Foreign keys", foreign_keys::TABLE),
     ("Values", data::TABLE),
     ("JSON", json::TABLE),
     ("Accounts and privileges", accounts::TABLE),

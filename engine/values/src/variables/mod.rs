@@ -102,7 +102,11 @@ pub const VARIABLES: &[Variable] = &[
     sessions("default_storage_engine", "InnoDB", IDLE),
     fixed("event_scheduler", "DISABLED", "There are no events."),
     fixed("explicit_defaults_for_timestamp", "ON", FIXED),
-    sessions("foreign_key_checks", "ON", "Accepted for dumps; there are no foreign keys."),
+    sessions(
+        "foreign_key_checks",
+        "ON",
+        "Whether foreign keys are enforced for statements of the session, and looked for when one is added.",
+    ),
     sessions(
         "group_concat_max_len",
         "1048576",

@@ -105,7 +105,11 @@ impl Session {
                 }
                 let table = self.named_table(&table, catalog)?;
                 let numbers = source.next_numbers([&*table]).await?;
-                let text = definitions::show_create(&table, numbers.get(&table.id).copied());
+                let text = definitions::show_create(
+                    &table,
+                    catalog.foreign_keys.of(table.id),
+                    numbers.get(&table.id).copied(),
+                );
                 let mut listing = Listing::of(&["Table", "Create Table"]);
                 listing.rows.push(vec![string(&table.name), string(text)]);
                 listing

@@ -1,14 +1,15 @@
-//! Changes of columns and new indexes that were left half done, because their session's node has
+//! Changes of columns, new indexes and new foreign keys that were left half done, because their session's node has
 //! died: ended without a statement that would have to wait for them.
 //!
-//! Until then, writers have to fit what the change was about, and keep the index that nobody will
-//! read. Any number of nodes may look for them. What shows signs of life is never ended here.
+//! Until then, writers have to fit what the change was about, keep the index that nobody will
+//! read, and the key of which nobody knows whether all rows keep it. Any number of nodes may look for them. What shows signs of life is never ended here.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use env::Instant;
+use placement::api::{Catalog, CatalogChange, KeyChange};
 use tokio::time::sleep;
 use types::{Index, IndexId, IndexState, LeaseId, Table, TableId};
 use values::error::SqlResult;
@@ -24,15 +25,40 @@ const LOOK: Duration = Duration::from_secs(15);
 pub struct AbandonedChanges {
     session: Session,
     found: HashMap<TableId, Half>,
-    building: HashMap<TableId, Building>,
+    building: HashMap<TableId, Unfinished<Vec<(IndexId, IndexState)>>>,
+    proving: HashMap<TableId, Unfinished<Vec<String>>>,
 }
 
-/// Indexes of a table that are not complete, as they have been for some time.
-struct Building {
-    indexes: Vec<(IndexId, IndexState)>,
+/// What a table has that is not complete, as it has been for some time.
+struct Unfinished<T> {
+    what: T,
     since: Instant,
     /// The newest sign of life of who is at the table's rows.
     sign: Option<LeaseId>,
+}
+
+impl<T: PartialEq> Unfinished<T> {
+    /// Whether it has been so for too long without a sign of life.
+    async fn is_given_up(&mut self, table: TableId, session: &Session) -> SqlResult<bool> {
+        let now = session.engine.clock.now();
+        if now.since(self.since) < GIVEN_UP {
+            return Ok(false);
+        }
+        let sign = session.sign_of_life(table).await?;
+        if sign != self.sign {
+            (self.sign, self.since) = (sign, now);
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    /// Takes note of what is there now: what was so before has been so for longer.
+    fn note(all: &mut HashMap<TableId, Self>, there: Vec<(TableId, T)>, now: Instant) {
+        all.retain(|id, was| there.iter().any(|(known, what)| known == id && *what == was.what));
+        for (id, what) in there {
+            all.entry(id).or_insert(Unfinished { what, since: now, sign: None });
+        }
+    }
 }
 
 impl AbandonedChanges {
@@ -40,8 +66,9 @@ impl AbandonedChanges {
     pub fn new(engine: Engine) -> Self {
         let (user, host) = (String::new(), String::new());
         let info = SessionInfo { id: 0, user, host, found_rows: false };
-        let (found, building) = (HashMap::new(), HashMap::new());
-        AbandonedChanges { session: Session::new(engine, info), found, building }
+        let session = Session::new(engine, info);
+        let (found, building, proving) = (HashMap::new(), HashMap::new(), HashMap::new());
+        AbandonedChanges { session, found, building, proving }
     }
 
     /// Looks again and again, until it is dropped.
@@ -60,7 +87,7 @@ impl AbandonedChanges {
     ///
     /// What the store says; the next look may find more.
     pub async fn look(&mut self) -> SqlResult<()> {
-        let AbandonedChanges { session, found, building } = self;
+        let AbandonedChanges { session, found, building, proving } = self;
         session.engine.storage.timestamp().await?;
         let catalog = session.engine.storage.catalog().await?;
         found.retain(|id, half| catalog.table(*id).is_some_and(|table| is_as(table, &half.table)));
@@ -71,42 +98,61 @@ impl AbandonedChanges {
         }
         // Indexes of a change of columns end with it.
         let tables = catalog.tables.iter().map(Arc::as_ref).filter(|table| !table.is_changing());
-        let now_building: HashMap<TableId, (&Table, Vec<_>)> = tables
-            .map(|table| (table.id, (table, incomplete(table))))
-            .filter(|(_, (_, indexes))| !indexes.is_empty())
-            .collect();
-        building.retain(|id, was| {
-            now_building.get(id).is_some_and(|(_, indexes)| *indexes == was.indexes)
-        });
-        for (id, (table, indexes)) in now_building {
-            let was = Building { indexes, since: now, sign: None };
-            session.drop_if_given_up(table, building.entry(id).or_insert(was)).await?;
+        let there = tables.map(|table| (table.id, incomplete(table)));
+        let there = there.filter(|(_, indexes)| !indexes.is_empty()).collect();
+        Unfinished::note(building, there, now);
+        for (id, was) in building.iter_mut() {
+            if let Some(table) = catalog.table(*id)
+                && was.is_given_up(*id, session).await?
+            {
+                session.drop_indexes(table, &was.what).await?;
+            }
+        }
+        let there = catalog.tables.iter().map(|table| (table.id, unproven(&catalog, table.id)));
+        let there = there.filter(|(_, keys)| !keys.is_empty()).collect();
+        Unfinished::note(proving, there, now);
+        for (id, was) in proving.iter_mut() {
+            if was.is_given_up(*id, session).await? {
+                session.drop_unproven(*id, &was.what).await?;
+            }
         }
         Ok(())
     }
 }
 
 impl Session {
-    /// Takes indexes back that have been as they are for too long without a sign of life.
-    async fn drop_if_given_up(&self, table: &Table, building: &mut Building) -> SqlResult<()> {
-        let now = self.engine.clock.now();
-        if now.since(building.since) < GIVEN_UP {
-            return Ok(());
-        }
-        let sign = self.sign_of_life(table.id).await?;
-        if sign != building.sign {
-            (building.sign, building.since) = (sign, now);
-            return Ok(());
-        }
+    /// Takes indexes back that nobody is making any more.
+    async fn drop_indexes(
+        &self,
+        table: &Table,
+        indexes: &[(IndexId, IndexState)],
+    ) -> SqlResult<()> {
         tracing::warn!(
             table = format!("{}.{}", table.database, table.name),
             "a CREATE INDEX was left half done: its index is taken back"
         );
-        let given_up = |id: IndexId| building.indexes.iter().any(|(known, _)| *known == id);
+        let given_up = |id: IndexId| indexes.iter().any(|(known, _)| *known == id);
         let stays = |index: &Index| index.is_public() || !given_up(index.id);
         self.alter(table.clone(), |table| table.indexes.retain(stays)).await?;
         Ok(())
     }
+
+    /// Takes foreign keys back that nobody is proving any more.
+    async fn drop_unproven(&self, child: TableId, keys: &[String]) -> SqlResult<()> {
+        tracing::warn!(
+            keys = keys.join(", "),
+            "an ADD FOREIGN KEY was left half done: the key is taken back"
+        );
+        let change = KeyChange::Drop { child, keys: keys.to_vec() };
+        self.engine.storage.change(CatalogChange::ForeignKeys(change)).await?;
+        Ok(())
+    }
+}
+
+/// The foreign keys of a table that are not known to be kept by all rows.
+fn unproven(catalog: &Catalog, table: TableId) -> Vec<String> {
+    let keys = catalog.foreign_keys.of(table).iter().filter(|key| !key.proven);
+    keys.map(|key| key.name.clone()).collect()
 }
 
 /// The indexes of a table that are not complete.

@@ -205,6 +205,9 @@ impl Session {
                 plan.warnings.push(warning.clone());
                 Ok(())
             }
+            Alter::AddForeignKey(_) | Alter::DropForeignKey(_) => {
+                Err(impossible("a foreign key among other actions"))
+            }
             Alter::AddCheck { .. } | Alter::DropCheck { .. } | Alter::Enforce { .. } => {
                 Err(unsupported("CHECK beside other actions of ALTER TABLE"))
             }

@@ -10,10 +10,10 @@ use sqlparser::ast::{
 };
 use syntax::{parser, table_options};
 use tokio_util::sync::CancellationToken;
-use types::{Column, Error, Table, Value};
+use types::{Column, Table, Value};
 use values::column::ResultColumn;
 use values::error::{
-    SqlError, SqlResult, interrupted, may_still_be_there, no_database, table_exists,
+    SqlError, SqlResult, TABLE_EXISTS, interrupted, may_still_be_there, no_database, table_exists,
 };
 
 use crate::session::write::statement::Write;
@@ -60,15 +60,14 @@ impl Session {
         let insert = insert_into(&create, &columns, query)?;
         // Without autocommit the query has begun a transaction, which is older than the table.
         self.commit().await?;
-        let Described { table, first_number, warnings } =
+        let Described { table, foreign_keys, first_number, warnings } =
             definitions::describe_filled(&create, columns, self.variables.database())?;
         self.check_expressions(&table)?;
         let _held = self.interrupts.hold();
-        let table = match self.make_table(table, first_number).await {
-            Ok(Some(table)) => table,
-            Ok(None) => return Err(impossible("a table without a description")),
-            Err(Error::Exists { .. }) => return self.is_there(&create, &name),
-            Err(error) => return Err(error.into()),
+        let table = match self.make_referring(table, foreign_keys, first_number).await {
+            Ok(table) => table,
+            Err(error) if error.code == TABLE_EXISTS => return self.is_there(&create, &name),
+            Err(error) => return Err(error),
         };
         let interrupts = self.interrupts.clone();
         let filled = tokio::select! {
@@ -86,7 +85,7 @@ impl Session {
     }
 
     /// The answer where there is a table, or a view, of the name.
-    fn is_there(&mut self, create: &CreateTable, name: &str) -> SqlResult<Reply> {
+    pub(super) fn is_there(&mut self, create: &CreateTable, name: &str) -> SqlResult<Reply> {
         if !create.if_not_exists {
             return Err(table_exists(name));
         }

@@ -9,17 +9,18 @@ use futures::future::BoxFuture;
 use placement::api::CatalogChange;
 use sqlparser::ast::{CreateIndex, ObjectName};
 use syntax::names::{parts, table_name};
-use syntax::statement::Stmt;
+use syntax::statement::{Alter, Stmt};
 use tokio_util::sync::CancellationToken;
 use types::{Error, Index, IndexId, IndexState, Table, key, row};
 use values::error::{
-    SqlError, SqlResult, cannot_drop, cannot_drop_database, fewer_regions, index_dropped_meanwhile,
-    interrupted, no_database, table_exists, too_many_replicas, unknown_tables, unsupported,
-    wrong_region_count,
+    SqlError, SqlResult, TABLE_EXISTS, cannot_drop, cannot_drop_database, fewer_regions,
+    index_dropped_meanwhile, interrupted, no_database, too_many_replicas, unknown_tables,
+    unsupported, wrong_region_count,
 };
 
 use super::checks;
 use super::generating;
+use super::referring;
 use crate::session::query::tables::stored;
 use crate::session::{ATTEMPTS, Session, done, impossible, pause};
 use definitions::Described;
@@ -63,14 +64,9 @@ impl Session {
                 Ok(reply)
             }
             Stmt::DropIndex { name, table } => self.drop_index(&name, &table).await,
-            Stmt::AlterTable { table, actions } if actions.iter().any(checks::is_check) => {
-                self.alter_checks(&table, &actions, cancel).await
-            }
-            Stmt::AlterTable { table, actions } if actions.iter().any(generating::is_generated) => {
-                self.add_generated(&table, &actions, cancel).await
-            }
             Stmt::AlterTable { table, actions } => {
-                self.alter_numbered(&table, &actions, cancel).await
+                let actions = self.by_kind(&table, actions).await?;
+                self.alter_as(&table, &actions, cancel).await
             }
             Stmt::PutView(view) => self.put_view(*view).await,
             Stmt::DropViews { names, if_exists } => self.drop_views(&names, if_exists).await,
@@ -79,6 +75,24 @@ impl Session {
             Stmt::SetReplica { table, count } => self.set_replicas(&table, count).await,
             Stmt::SplitTable { table, regions } => self.split_table(&table, regions).await,
             other => Err(unsupported(format!("{other:?}").chars().take(40).collect::<String>())),
+        }
+    }
+
+    /// ALTER TABLE, by what is among its actions.
+    async fn alter_as(
+        &mut self,
+        table: &ObjectName,
+        actions: &[Alter],
+        cancel: &CancellationToken,
+    ) -> SqlResult<Reply> {
+        if actions.iter().any(referring::is_foreign_key) {
+            self.alter_keys(table, actions, cancel).await
+        } else if actions.iter().any(checks::is_check) {
+            self.alter_checks(table, actions, cancel).await
+        } else if actions.iter().any(generating::is_generated) {
+            self.add_generated(table, actions, cancel).await
+        } else {
+            self.alter_numbered(table, actions, cancel).await
         }
     }
 
@@ -137,6 +151,11 @@ impl Session {
     async fn drop_database(&mut self, name: String, if_exists: bool) -> SqlResult<Reply> {
         let catalog = self.engine.storage.catalog().await?;
         let tables = catalog.tables_of(&name).count() as u64;
+        if self.checks_foreign_keys()? {
+            let going = catalog.tables_of(&name).map(|table| table.id).collect();
+            let mut all = catalog.tables_of(&name);
+            all.try_for_each(|table| self.check_unreferred(&catalog, table, &going))?;
+        }
         match self.engine.storage.change(CatalogChange::DropDatabase(name.clone())).await {
             Ok(_) => {
                 if self.variables.database().eq_ignore_ascii_case(&name) {
@@ -156,29 +175,27 @@ impl Session {
     }
 
     async fn create_table(&mut self, create: &sqlparser::ast::CreateTable) -> SqlResult<Reply> {
-        let Described { table, first_number, warnings } = match &create.like {
-            Some(like) => {
-                let table = self.like(&create.name, like).await?;
-                Described { table, first_number: 0, warnings: Vec::new() }
-            }
+        let described = match &create.like {
+            // As in MySQL, without the other table's foreign keys.
+            Some(like) => Described::of(self.like(&create.name, like).await?),
             None => definitions::describe(create, self.variables.database())?,
         };
+        let Described { table, foreign_keys, first_number, warnings } = described;
         let catalog = self.engine.storage.catalog().await?;
         if catalog.database_named(&table.database).is_none() {
             return Err(no_database(&table.database));
         }
         self.check_expressions(&table)?;
         let name = table.name.clone();
-        match self.make_table(table, first_number).await {
-            Ok(Some(_)) => {}
-            Ok(None) => return Err(impossible("a table without a description")),
-            Err(Error::Exists { .. }) => {
-                if !create.if_not_exists {
-                    return Err(table_exists(name));
-                }
-                self.note(table_exists(name));
-            }
-            Err(error) => return Err(error.into()),
+        if catalog.table_named(&table.database, &name).is_some()
+            || catalog.view_named(&table.database, &name).is_some()
+        {
+            return self.is_there(create, &name);
+        }
+        match self.make_referring(table, foreign_keys, first_number).await {
+            Ok(_) => {}
+            Err(error) if error.code == TABLE_EXISTS => return self.is_there(create, &name),
+            Err(error) => return Err(error),
         }
         warnings.into_iter().for_each(|warning| self.diagnostics.warn(warning));
         Ok(done())
@@ -186,16 +203,15 @@ impl Session {
 
     async fn drop_tables(&mut self, names: &[ObjectName], if_exists: bool) -> SqlResult<Reply> {
         let catalog = self.engine.storage.catalog().await?;
-        let mut unknown = Vec::new();
+        let (mut known, mut unknown) = (Vec::new(), Vec::new());
         for name in names {
             let name = table_name(name, self.variables.database())?;
             match stored(&catalog, &name.database, &name.table) {
-                Ok(table) => {
-                    self.engine.storage.change(CatalogChange::DropTable(table.id)).await?;
-                }
+                Ok(table) => known.push(table),
                 Err(_) => unknown.push(format!("{}.{}", name.database, name.table)),
             }
         }
+        self.drop_all(known).await?;
         self.dropped(&unknown, if_exists)
     }
 

@@ -14,5 +14,6 @@ mod indexing;
 mod numbers;
 mod plan;
 mod publish;
+mod referring;
 mod renewal;
 pub(super) mod views;

@@ -16,14 +16,14 @@ use definitions::{has_numbers, number_of};
 use execution::reply::Reply;
 
 impl Session {
-    /// Makes a table that is described, with its first number; none if there is one of its name.
-    pub(super) async fn make_table(
+    /// Makes a table by a change of the catalog, with its first number.
+    pub(super) async fn make_as(
         &self,
-        table: Table,
+        change: CatalogChange,
         first_number: u64,
     ) -> types::Result<Option<Table>> {
         let storage = &self.engine.storage;
-        let Some(table) = storage.change(CatalogChange::CreateTable(Box::new(table))).await? else {
+        let Some(table) = storage.change(change).await? else {
             return Ok(None);
         };
         // Before any region knows the table: no row has a number yet.

@@ -82,6 +82,7 @@ impl Session {
             let mut altered = table.clone();
             change(&mut altered)?;
             check_replica(&altered)?;
+            self.check_kept(&table, &altered).await?;
             altered.version = table.version + 1;
             match self.replace(altered).await? {
                 Replaced::Done(published) => {

@@ -14,6 +14,7 @@ impl Session {
     /// TRUNCATE TABLE: a new, empty table in the old one's place.
     pub(in crate::session) async fn truncate(&mut self, name: &ObjectName) -> SqlResult<Reply> {
         let table = self.current(name).await?;
+        self.check_truncate(&table).await?;
         let storage = &self.engine.storage;
         match storage.change(CatalogChange::TruncateTable(table.id)).await? {
             Some(table) => storage.publish_schema(&table).await?,

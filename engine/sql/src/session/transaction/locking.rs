@@ -61,7 +61,7 @@ impl Session {
     }
 
     /// How long a statement waits for a row.
-    fn row_wait(&self) -> Waiting {
+    pub(in crate::session) fn row_wait(&self) -> Waiting {
         Waiting::For(self.variables.row_wait_seconds().saturating_mul(1_000))
     }
 

@@ -1,8 +1,9 @@
 //! Changes of a table's rows that a statement has worked out. It makes none of them.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use storage::rows;
+use storage::{Transaction, rows};
 use types::{Table, Value};
 
 /// Changes of one statement, computed and not yet written.
@@ -16,6 +17,35 @@ pub(in crate::session) enum Changes {
 }
 
 impl Changes {
+    /// Whether nothing changes.
+    pub(super) fn is_empty(&self) -> bool {
+        match self {
+            Changes::Insert { rows, .. } | Changes::Delete { rows } => rows.is_empty(),
+            Changes::Update { pairs } => pairs.is_empty(),
+        }
+    }
+
+    /// Writes them into a transaction, in order.
+    pub(super) fn write(
+        &self,
+        into: &mut dyn Transaction,
+        table: &Arc<Table>,
+        owned: &rows::Owned,
+    ) -> types::Result<()> {
+        match self {
+            Changes::Insert { rows, .. } => {
+                rows.iter().try_for_each(|row| rows::insert(into, table, row))
+            }
+            Changes::Delete { rows } => {
+                rows.iter().try_for_each(|row| rows::delete(into, table, row, owned))
+            }
+            Changes::Update { pairs } => pairs
+                .iter()
+                .filter(|(old, new)| old != new)
+                .try_for_each(|(old, new)| rows::update(into, table, old, new, owned)),
+        }
+    }
+
     /// Keys that must be free before.
     pub(super) fn taken(&self, table: &Table) -> types::Result<BTreeSet<Vec<u8>>> {
         let mut keys = BTreeSet::new();

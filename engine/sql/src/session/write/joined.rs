@@ -25,6 +25,7 @@ use super::changes::Changes;
 use super::clauses::ignores;
 use super::fitting::Fitting;
 use super::matched_rows::{Weight, table_of};
+use super::net::NetChange;
 use super::new_values::{Found, NewValues, Pair};
 use crate::session::transaction::finding::Finding;
 use crate::session::transaction::locking::{READS, is_row, restless};
@@ -116,15 +117,22 @@ impl Session {
     ) -> SqlResult<usize> {
         let (mut ready, mut count) = (Vec::with_capacity(changed.len()), 0);
         for (table, pairs) in changed {
+            let pairs = self.allowed_pairs(&table, pairs, open, finding).await?;
             let (pending, changed) = self.stage_ignoring(&table, pairs, open, finding).await?;
             let owned = self.contested_of(&pending, &table, open, finding).await?;
             count += usize::try_from(changed).unwrap_or(usize::MAX);
             ready.push((table, pending, owned));
         }
+        let net: Vec<_> = ready.iter().map(|(table, pending, _)| (table, pending.net())).collect();
+        let done: Vec<_> = net.iter().map(|(table, net)| (*table, net.as_slice())).collect();
+        let consequences = self.enforce(&done, open, finding).await?;
+        let last = ready.len();
         let _held = self.interrupts.hold();
         let before = savepoint(open).await?;
-        for (table, pending, owned) in ready {
-            if let Err(error) = self.put_pending(&pending, &table, open, &owned).await {
+        for (at, (table, pending, owned)) in (1..).zip(ready) {
+            let consequences = if at == last { &consequences[..] } else { &[] };
+            let owned = (&owned, consequences);
+            if let Err(error) = self.put_pending(&pending, &table, open, owned).await {
                 return Err(taken_back(open, before, error).await);
             }
         }
@@ -193,10 +201,16 @@ impl Session {
             let owned = self.make_way(&table, &changes, open, finding, explicit).await?;
             ready.push((table, changes, owned));
         }
+        let of = |changes: &Changes| NetChange::of_changes(changes);
+        let net: Vec<_> = ready.iter().map(|(table, changes, _)| (table, of(changes))).collect();
+        let done: Vec<_> = net.iter().map(|(table, net)| (*table, net.as_slice())).collect();
+        let consequences = self.enforce(&done, open, finding).await?;
+        let last = ready.len();
         let _held = self.interrupts.hold();
         let before = savepoint(open).await?;
-        for (table, changes, owned) in ready {
-            if let Err(error) = self.apply(&table, changes, open, &owned).await {
+        for (at, (table, changes, owned)) in (1..).zip(ready) {
+            let consequences = if at == last { &consequences[..] } else { &[] };
+            if let Err(error) = self.apply(&table, changes, (&owned, consequences), open).await {
                 return Err(taken_back(open, before, error).await);
             }
         }

@@ -4,6 +4,7 @@
 //! changes here.
 
 mod assigning;
+mod cascades;
 mod change;
 mod changes;
 mod clauses;
@@ -16,7 +17,9 @@ pub(super) mod insert;
 pub(super) mod joined;
 pub(super) mod load;
 pub(super) mod matched_rows;
+mod net;
 mod new_values;
+pub(super) mod parents;
 mod pending_changes;
 pub(super) mod row_values;
 pub(super) mod statement;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use types::{Result, Table, Value};
 
+use super::net::NetChange;
 use storage::Transaction;
 use storage::rows;
 
@@ -148,6 +149,11 @@ impl PendingChanges {
             Step::Update(old, new) => rows::update(transaction, table, old, new, owned),
             Step::Delete(row) => rows::delete(transaction, table, row, owned),
         })
+    }
+
+    /// What the changes come to for each row.
+    pub(super) fn net(&self) -> Vec<NetChange> {
+        NetChange::of_steps(&self.table, &self.steps)
     }
 
     /// Whether nothing changes.

@@ -4,15 +4,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlparser::ast::{Delete, Insert, MysqlInsertPriority, Update};
+use sqlparser::ast::{
+    Delete, FromTable, Insert, MysqlInsertPriority, TableFactor, TableWithJoins, Update,
+};
 use syntax::from;
 use syntax::hints;
+use syntax::names::table_name;
 use syntax::statement::Mode;
 use types::{Table, Value};
 use values::error::{DEADLOCK, SqlResult, TABLE_CHANGED, delayed, hint_syntax, write_in_the_past};
 
+use super::cascades::{self, Consequence};
 use super::changes::Changes;
 use super::clauses;
+use super::net::NetChange;
 use super::upsert;
 use crate::session::query::select::hints_of;
 use crate::session::transaction::finding::Finding;
@@ -104,7 +109,7 @@ impl Session {
     /// in its way.
     async fn write_alone(&mut self, write: &Write) -> SqlResult<Reply> {
         // What a row meets decides what is done with it: it is locked before it is looked at.
-        let deciding = write.decides();
+        let deciding = write.decides() || self.changes_parents(write).await?;
         let (said, generated) = (self.diagnostics.mark(), self.diagnostics.last_insert_id());
         for attempt in 1.. {
             // Of an attempt that was thrown away nothing stays.
@@ -152,6 +157,30 @@ impl Session {
         Err(impossible("a transaction ended on its own"))
     }
 
+    /// Whether a statement changes or ends rows of a table that others refer to: what becomes of these is decided by rows that are
+    /// locked.
+    async fn changes_parents(&self, write: &Write) -> SqlResult<bool> {
+        let catalog = self.engine.storage.catalog().await?;
+        if catalog.foreign_keys.is_empty() {
+            return Ok(false);
+        }
+        let from: &[TableWithJoins] = match write {
+            Write::Insert(_) => &[],
+            Write::Update(update) => std::slice::from_ref(&update.table),
+            Write::Delete(delete, _) => {
+                let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) =
+                    &delete.from;
+                from
+            }
+        };
+        Ok(from::factors(from).into_iter().any(|factor| {
+            let TableFactor::Table { name, .. } = factor else { return false };
+            let name = table_name(name, self.variables.database()).ok();
+            let table = name.and_then(|name| catalog.table_named(&name.database, &name.table));
+            table.is_some_and(|table| catalog.foreign_keys.to(table).next().is_some())
+        }))
+    }
+
     async fn write_within(
         &mut self,
         write: &Write,
@@ -173,8 +202,13 @@ impl Session {
                 return self.delete_joined(delete, &catalog, (open, &finding, explicit)).await;
             }
             Write::Update(update) => self.update_pairs(update, &catalog, &finding, &weight).await?,
-            Write::Delete(delete, _) => {
-                self.delete_rows(delete, &catalog, &finding, &weight).await?
+            Write::Delete(delete, ignore) => {
+                let (table, mut changes) =
+                    self.delete_rows(delete, &catalog, &finding, &weight).await?;
+                if *ignore {
+                    self.keep_referred_to(&table, &mut changes, open, &finding).await?;
+                }
+                (table, changes)
             }
         };
         if let (Write::Update(update), Changes::Update { .. }) = (write, &changes)
@@ -204,7 +238,22 @@ impl Session {
         explicit: bool,
     ) -> SqlResult<Reply> {
         let owned = self.make_way(table, &changes, open, finding, explicit).await?;
-        self.apply(table, changes, open, &owned).await
+        let consequences = self.consequences_of(table, &changes, open, finding).await?;
+        self.apply(table, changes, (&owned, &consequences), open).await
+    }
+
+    /// What else is to be done because of changes, if they may be made at all.
+    async fn consequences_of(
+        &self,
+        table: &Arc<Table>,
+        changes: &Changes,
+        open: &Open,
+        finding: &Finding,
+    ) -> SqlResult<Vec<Consequence>> {
+        if !self.is_referring(table).await? {
+            return Ok(Vec::new());
+        }
+        self.enforce(&[(table, &NetChange::of_changes(changes))], open, finding).await
     }
 
     /// Locks or looks up what stands in the way of changes; here other sessions are waited for.
@@ -296,34 +345,25 @@ impl Session {
         })
     }
 
-    /// Writes computed changes, without waiting for other sessions; a failure takes back what was
+    /// Writes computed changes and their consequences, without waiting for other sessions; a failure takes back what was
     /// written of them.
     pub(super) async fn apply(
         &mut self,
         table: &Arc<Table>,
         changes: Changes,
+        (owned, consequences): (&rows::Owned, &[Consequence]),
         open: &Open,
-        owned: &rows::Owned,
     ) -> SqlResult<Reply> {
         let mut guard = open.shared.lock().await;
         let transaction = guard.as_mut().ok_or_else(|| impossible("the transaction has ended"))?;
         let before = transaction.savepoint();
-        let into = transaction.as_mut();
-        let written = match &changes {
-            Changes::Insert { rows, .. } => {
-                rows.iter().try_for_each(|row| rows::insert(into, table, row))
-            }
-            Changes::Delete { rows } => {
-                rows.iter().try_for_each(|row| rows::delete(into, table, row, owned))
-            }
-            Changes::Update { pairs } => pairs
-                .iter()
-                .filter(|(old, new)| old != new)
-                .try_for_each(|(old, new)| rows::update(into, table, old, new, owned)),
-        };
+        let written = changes
+            .write(transaction.as_mut(), table, owned)
+            .map_err(|error| rows::error(error, std::slice::from_ref(table)))
+            .and_then(|()| cascades::carry_out(transaction.as_mut(), consequences));
         if let Err(error) = written {
             transaction.rollback_to(before);
-            return Err(rows::error(error, std::slice::from_ref(table)));
+            return Err(error);
         }
         drop(guard);
         Ok(Reply::Done(self.summary(&changes)))

@@ -5,17 +5,21 @@
 //! (in an optimistic transaction they are read, and conflicts show at commit). Never decided by what
 //! another session may still change.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
 use placement::api::Catalog;
 use sqlparser::ast::Insert;
 use types::{Table, Value, key, row};
-use values::error::SqlResult;
+use values::error::{SqlError, SqlResult};
 
 use super::assigning::Assigning;
+use super::cascades::{Consequence, carry_out};
 use super::fitting::Fitting;
 use super::insert::{Insertion, Numbered, Source, whole};
+use super::net::NetChange;
+use super::new_values::Pair;
 use super::pending_changes::{Clash, PendingChanges};
 use crate::session::transaction::finding::Finding;
 use crate::session::transaction::state::Open;
@@ -94,8 +98,16 @@ impl Session {
         self.learn(&mut pending, &table, new.iter(), open, finding).await?;
         let mut tally = Tally::default();
         let number = number_of(&table);
+        let mut orphans = match (&meeting, insert.ignore) {
+            (Meeting::Ignore, true) => self.without_parents(&table, &new, open).await?,
+            _ => BTreeMap::new(),
+        };
         for (at, row) in new.into_iter().enumerate() {
             if broken.binary_search(&at).is_ok() {
+                continue;
+            }
+            if let Some(error) = orphans.remove(&at) {
+                fitting.leave_out(error)?;
                 continue;
             }
             let numbered = missing.binary_search(&at).is_ok();
@@ -168,7 +180,15 @@ impl Session {
         let mut pending = PendingChanges::new(table.clone());
         self.learn(&mut pending, table, rows.iter(), open, &finding).await?;
         let (mut copied, mut deleted) = (0, 0);
-        for row in rows {
+        let mut orphans = match replace {
+            false => self.without_parents(table, rows, open).await?,
+            true => BTreeMap::new(),
+        };
+        for (at, row) in rows.iter().enumerate() {
+            if let Some(error) = orphans.remove(&at) {
+                fitting.leave_out(error)?;
+                continue;
+            }
             loop {
                 let Some(clash) = pending.clash(row, None)? else {
                     pending.insert(row.clone())?;
@@ -217,12 +237,48 @@ impl Session {
         finding: &Finding,
     ) -> SqlResult<Reply> {
         let found = pairs.len();
+        let pairs = self.allowed_pairs(table, pairs, open, finding).await?;
         let (pending, changed) = self.stage_ignoring(table, pairs, open, finding).await?;
         self.write_pending(&pending, table, open, finding).await?;
         let warnings = self.diagnostics.count();
         let info = format!("Rows matched: {found}  Changed: {changed}  Warnings: {warnings}");
         let affected_rows = self.identity.counted(found as u64, changed);
         Ok(Reply::Done(Done { affected_rows, info, ..Done::default() }))
+    }
+
+    /// Rows that come and have no parent, by their places, with the error of each.
+    async fn without_parents(
+        &self,
+        table: &Arc<Table>,
+        rows: &[Vec<Value>],
+        open: &Open,
+    ) -> SqlResult<BTreeMap<usize, SqlError>> {
+        let catalog = self.engine.storage.catalog().await?;
+        if catalog.foreign_keys.of(table.id).is_empty() || !self.checks_foreign_keys()? {
+            return Ok(BTreeMap::new());
+        }
+        let come: Vec<NetChange> = rows.iter().map(NetChange::come).collect();
+        self.orphans(&catalog, table, &come, None, open).await
+    }
+
+    /// The pairs of an UPDATE IGNORE that foreign keys allow; a warning for each of the others.
+    pub(super) async fn allowed_pairs(
+        &mut self,
+        table: &Arc<Table>,
+        mut pairs: Vec<Pair>,
+        open: &Open,
+        finding: &Finding,
+    ) -> SqlResult<Vec<Pair>> {
+        if !self.is_referring(table).await? {
+            return Ok(pairs);
+        }
+        let net: Vec<NetChange> =
+            pairs.iter().map(|(old, new)| NetChange::changed(old, new)).collect();
+        let forbidden = self.forbidden((table, &net), open, finding).await?;
+        let mut at = 0..;
+        pairs.retain(|_| at.next().is_none_or(|at| !forbidden.contains_key(&at)));
+        forbidden.into_values().for_each(|error| self.diagnostics.warn(error));
+        Ok(pairs)
     }
 
     /// What an UPDATE IGNORE makes of pairs, not yet written, and how many of them it changes.
@@ -339,7 +395,11 @@ impl Session {
             return Ok(());
         }
         let owned = self.contested_of(pending, table, open, finding).await?;
-        self.put_pending(pending, table, open, &owned).await
+        let consequences = match self.is_referring(table).await? {
+            true => self.enforce(&[(table, &pending.net())], open, finding).await?,
+            false => Vec::new(),
+        };
+        self.put_pending(pending, table, open, (&owned, &consequences)).await
     }
 
     /// Waits for the entries that pending changes leave or take.
@@ -361,14 +421,18 @@ impl Session {
         pending: &PendingChanges,
         table: &Arc<Table>,
         open: &Open,
-        owned: &rows::Owned,
+        (owned, consequences): (&rows::Owned, &[Consequence]),
     ) -> SqlResult<()> {
         let mut guard = open.shared.lock().await;
         let transaction = guard.as_mut().ok_or_else(|| impossible("the transaction has ended"))?;
         let before = transaction.savepoint();
-        if let Err(error) = pending.write(transaction.as_mut(), owned) {
+        let written = pending
+            .write(transaction.as_mut(), owned)
+            .map_err(|error| rows::error(error, std::slice::from_ref(table)))
+            .and_then(|()| carry_out(transaction.as_mut(), consequences));
+        if let Err(error) = written {
             transaction.rollback_to(before);
-            return Err(rows::error(error, std::slice::from_ref(table)));
+            return Err(error);
         }
         Ok(())
     }
