@@ -225,31 +225,3 @@ fn gone_index(before: &Table, after: &Table) -> String {
     let goes = |index: &&types::Index| !after.indexes.iter().any(|kept| kept.id == index.id);
     before.indexes.iter().find(goes).map(|index| index.name.clone()).unwrap_or_default()
 }
-
-/// A foreign key as SHOW CREATE TABLE and errors write it, of a table in a database.
-pub fn clause(key: &ForeignKey, database: &str) -> String {
-    let quote = |name: &String| crate::show::quote(name);
-    let list = |names: &[String]| names.iter().map(quote).collect::<Vec<_>>().join(", ");
-    let (parent_database, parent) = &key.parent;
-    let mut of = quote(parent);
-    if !parent_database.eq_ignore_ascii_case(database) {
-        of = format!("{}.{of}", quote(parent_database));
-    }
-    let mut text = format!(
-        "CONSTRAINT {} FOREIGN KEY ({}) REFERENCES {of} ({})",
-        quote(&key.name),
-        list(&key.columns),
-        list(&key.referenced)
-    );
-    for (on, action) in [("DELETE", key.on_delete), ("UPDATE", key.on_update)] {
-        if action != OnParent::NoAction {
-            text.push_str(&format!(" ON {on} {action}"));
-        }
-    }
-    text
-}
-
-/// A table as errors of foreign keys name it.
-pub fn qualified(table: &Table) -> String {
-    format!("{}.{}", crate::show::quote(&table.database), crate::show::quote(&table.name))
-}

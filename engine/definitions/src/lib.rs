@@ -22,8 +22,7 @@ mod show;
 
 pub use columns::{column, default_of};
 use keys::Form;
-pub use show::now_of;
-pub use show::show_create;
+pub use show::{key_clause, now_of, qualified, show_create};
 
 /// The column that numbers the rows of a table without a primary key.
 pub const ROW_NUMBER: &str = "_isobar_rowid";

@@ -2,9 +2,7 @@
 //!
 //! What it prints, run under the default sql_mode, makes the same table.
 
-use types::{Column, ColumnId, ColumnType, Default, ForeignKey, Index, Table, Value};
-
-use crate::foreign_keys::clause;
+use types::{Column, ColumnId, ColumnType, Default, ForeignKey, Index, OnParent, Table, Value};
 
 /// CREATE TABLE that makes a table like this one, with these foreign keys; `next_number` is the next of AUTO_INCREMENT.
 pub fn show_create(table: &Table, keys: &[ForeignKey], next_number: Option<u64>) -> String {
@@ -28,7 +26,7 @@ pub fn show_create(table: &Table, keys: &[ForeignKey], next_number: Option<u64>)
         let invisible = if index.visible { "" } else { " /*!80000 INVISIBLE */" };
         lines.push(format!("  {unique}KEY {} ({parts}){invisible}", quote(&index.name)));
     }
-    lines.extend(keys.iter().map(|key| format!("  {}", clause(key, &table.database))));
+    lines.extend(keys.iter().map(|key| format!("  {}", key_clause(key, &table.database))));
     for check in &table.checks {
         let (name, expression) = (quote(&check.name), &check.expression);
         let enforced = if check.enforced { "" } else { " /*!80016 NOT ENFORCED */" };
@@ -47,6 +45,34 @@ pub fn show_create(table: &Table, keys: &[ForeignKey], next_number: Option<u64>)
         text.push_str(&format!(" COMMENT={}", quoted(&table.comment)));
     }
     text
+}
+
+/// A foreign key as SHOW CREATE TABLE and errors write it, of a table in a database.
+pub fn key_clause(key: &ForeignKey, database: &str) -> String {
+    let list =
+        |names: &[String]| names.iter().map(|name| quote(name)).collect::<Vec<_>>().join(", ");
+    let (parent_database, parent) = &key.parent;
+    let mut of = quote(parent);
+    if !parent_database.eq_ignore_ascii_case(database) {
+        of = format!("{}.{of}", quote(parent_database));
+    }
+    let mut text = format!(
+        "CONSTRAINT {} FOREIGN KEY ({}) REFERENCES {of} ({})",
+        quote(&key.name),
+        list(&key.columns),
+        list(&key.referenced)
+    );
+    for (on, action) in [("DELETE", key.on_delete), ("UPDATE", key.on_update)] {
+        if action != OnParent::NoAction {
+            text.push_str(&format!(" ON {on} {action}"));
+        }
+    }
+    text
+}
+
+/// A table as errors of foreign keys name it.
+pub fn qualified(table: &Table) -> String {
+    format!("{}.{}", quote(&table.database), quote(&table.name))
 }
 
 /// A column as its line of CREATE TABLE.
@@ -87,7 +113,7 @@ fn column_line(column: &Column) -> String {
 }
 
 /// A name in backquotes.
-pub(crate) fn quote(name: &str) -> String {
+fn quote(name: &str) -> String {
     format!("`{}`", name.replace('`', "``"))
 }
 

@@ -14,6 +14,7 @@ use crate::state::State;
 mod descriptions;
 mod foreign_keys;
 mod privileges;
+mod referred;
 mod renewal;
 mod resource_groups;
 mod tables;
@@ -51,7 +52,7 @@ pub fn apply(
         CatalogChange::CreateTable(table) => create_table(state, *table, eligible, now)?,
         CatalogChange::DropTable(id) => {
             check_table(state, id)?;
-            foreign_keys::check_not_referred_to(&state.catalog, id)?;
+            referred::check_not_referred_to(&state.catalog, id)?;
             drop_table(state, id, now);
             (None, Vec::new())
         }

@@ -12,7 +12,7 @@ use super::descriptions::{
     MAX_NAME, check_name, check_no_view, check_shape, check_successor, check_table,
     check_user_database,
 };
-use super::foreign_keys;
+use super::referred;
 use super::tables::{EligibleNodes, check_eligible, create_table, drop_table, note_name};
 use crate::api::Renamed;
 use crate::state::State;
@@ -32,7 +32,7 @@ pub fn truncate_table(
     let keys = state.catalog.foreign_keys.0.get(&id).cloned();
     drop_table(state, id, now);
     let created = create_table(state, empty, eligible, now)?;
-    foreign_keys::renumber(&mut state.catalog, keys, created.0.as_ref().map(|table| table.id));
+    referred::renumber(&mut state.catalog, keys, created.0.as_ref().map(|table| table.id));
     Ok(created)
 }
 
@@ -66,6 +66,6 @@ pub fn rename_tables(state: &mut State, renamed: Vec<Renamed>, now: Timestamp) -
     let before = std::mem::replace(&mut state.catalog.tables, tables.clone());
     let changed = before.iter().zip(&tables).filter(|(before, _)| ids.contains(&before.id));
     let changed: Vec<_> = changed.map(|(before, after)| (&**before, &**after)).collect();
-    foreign_keys::follow_names(&mut state.catalog, &changed);
+    referred::follow_names(&mut state.catalog, &changed);
     Ok(())
 }

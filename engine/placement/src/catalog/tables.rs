@@ -15,7 +15,7 @@ use super::descriptions::{
     check_description, check_no_view, check_shape, check_successor, check_table,
     check_user_database, check_width,
 };
-use super::foreign_keys;
+use super::referred;
 use crate::api::Catalog;
 use crate::replicas;
 use crate::state::{INITIAL_EPOCH, RegionRecord, State, Tombstone, VOTERS};
@@ -88,7 +88,7 @@ pub(crate) fn alter_table(
     }
     remember_numbers(state, &table);
     note_name(&mut state.catalog, &table, now);
-    foreign_keys::follow_names(&mut state.catalog, &[(&stored, &table)]);
+    referred::follow_names(&mut state.catalog, &[(&stored, &table)]);
     let gone = |column: &Column| table.column(column.id).is_none();
     if stored.columns.iter().any(|column| gone(column) && stored.is_replaced(column.id)) {
         // Of rows from before, the column that has come in its place knows nothing.

@@ -148,7 +148,7 @@ async fn history(seed: u64) -> usize {
         while !answer.is_finished() {
             step(&mut cluster).await;
         }
-        if let Response::CatalogWithGroups(catalog, _) = answer.await.unwrap() {
+        if let Response::CatalogWithKeys(catalog, _) = answer.await.unwrap() {
             break catalog;
         }
     };

@@ -153,7 +153,7 @@ fn history(seed: u64, flaw: Flaw) -> (Option<String>, usize) {
         model.elect(2).unwrap();
         let catalog = loop {
             match services[1].handle(Request::Catalog { known: 0 }).await {
-                Response::CatalogWithGroups(catalog, _) => break catalog,
+                Response::CatalogWithKeys(catalog, _) => break catalog,
                 Response::Failed(_) => model.elect(2).unwrap(),
                 other => panic!("{other:?}"),
             };

@@ -22,7 +22,7 @@ pub(super) struct Known {
     pub when: &'static str,
 }
 
-const SUBJECTS: [(&str, &[Known]); 9] = [
+const SUBJECTS: [(&str, &[Known]); 10] = [
     ("Names", names::TABLE),
     ("Statements", queries::TABLE),
     ("Definitions", definitions::TABLE),

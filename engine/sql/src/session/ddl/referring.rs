@@ -19,7 +19,7 @@ use values::error::{
 
 use crate::session::write::parents::Referring;
 use crate::session::{ATTEMPTS, Session, done, impossible};
-use definitions::foreign_keys::{self, qualified};
+use definitions::{foreign_keys, qualified};
 use execution::reply::Reply;
 use storage::reader::Reader;
 

@@ -26,7 +26,7 @@ use crate::session::transaction::finding::Finding;
 use crate::session::transaction::locking::{READS, restless};
 use crate::session::transaction::state::Open;
 use crate::session::{Session, impossible};
-use definitions::foreign_keys::{clause, qualified};
+use definitions::{key_clause, qualified};
 
 /// Most levels of rows that go with rows, as in MySQL.
 const DEEPEST: usize = 15;
@@ -120,7 +120,7 @@ impl<'c> Referred<'c> {
 
     /// Error 1451.
     fn fails(&self) -> SqlError {
-        row_referred_to(qualified(&self.child), clause(self.key, &self.child.database))
+        row_referred_to(qualified(&self.child), key_clause(self.key, &self.child.database))
     }
 
     /// A child's row with its parent's new key, or without one.

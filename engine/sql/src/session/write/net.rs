@@ -8,7 +8,16 @@ use storage::rows;
 use types::{Table, Value};
 
 use super::changes::Changes;
-use super::pending_changes::Step;
+
+/// A change of one row.
+pub(in crate::session) enum Step {
+    /// A new row.
+    Insert(Vec<Value>),
+    /// A row and what it becomes.
+    Update(Vec<Value>, Vec<Value>),
+    /// A row that goes.
+    Delete(Vec<Value>),
+}
 
 /// A row before and after a statement; none where it was not there, or is not any more.
 #[derive(Clone, Debug, PartialEq)]

@@ -14,7 +14,7 @@ use values::error::{SqlError, SqlResult, no_parent_row};
 use super::net::NetChange;
 use crate::session::Session;
 use crate::session::transaction::state::Open;
-use definitions::foreign_keys::{clause, qualified};
+use definitions::{key_clause, qualified};
 use storage::reader::Reader;
 use storage::{Expect, Mode, Taking};
 
@@ -73,7 +73,7 @@ impl<'c> Referring<'c> {
 
     /// Error 1452.
     fn fails(&self) -> SqlError {
-        no_parent_row(qualified(self.child), clause(self.key, &self.child.database))
+        no_parent_row(qualified(self.child), key_clause(self.key, &self.child.database))
     }
 
     /// Checks that rows have their parents where a reader looks.

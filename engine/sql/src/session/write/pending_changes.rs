@@ -8,19 +8,9 @@ use std::sync::Arc;
 
 use types::{Result, Table, Value};
 
-use super::net::NetChange;
+use super::net::{NetChange, Step};
 use storage::Transaction;
 use storage::rows;
-
-/// A change of one row.
-pub(in crate::session) enum Step {
-    /// A new row.
-    Insert(Vec<Value>),
-    /// A row and what it becomes.
-    Update(Vec<Value>, Vec<Value>),
-    /// A row that goes.
-    Delete(Vec<Value>),
-}
 
 /// A key that a row shares with one that is there.
 pub(super) struct Clash {
