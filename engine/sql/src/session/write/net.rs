@@ -131,23 +131,22 @@ mod tests {
         vec![Value::Int(id), Value::Int(a)]
     }
 
-    fn net(steps: &[Step]) -> Vec<(Option<Vec<Value>>, Option<Vec<Value>>)> {
-        let changes = NetChange::of_steps(&table(), steps);
-        changes.into_iter().map(|change| (change.before, change.after)).collect()
+    fn net(steps: &[Step]) -> Vec<NetChange> {
+        NetChange::of_steps(&table(), steps)
     }
 
     #[test]
     fn of_a_row_that_changes_twice_the_first_and_last_state_count() {
         let steps = [Step::Update(row(1, 1), row(2, 1)), Step::Update(row(2, 1), row(3, 5))];
-        assert_eq!(net(&steps), [(Some(row(1, 1)), Some(row(3, 5)))]);
+        assert_eq!(net(&steps), [NetChange::changed(&row(1, 1), &row(3, 5))]);
         let steps = [Step::Insert(row(1, 1)), Step::Update(row(1, 1), row(1, 2))];
-        assert_eq!(net(&steps), [(None, Some(row(1, 2)))]);
+        assert_eq!(net(&steps), [NetChange::come(&row(1, 2))]);
         assert_eq!(net(&[Step::Insert(row(1, 1)), Step::Delete(row(1, 1))]), []);
     }
 
     #[test]
     fn a_row_that_is_replaced_has_gone() {
         let steps = [Step::Delete(row(1, 1)), Step::Insert(row(1, 2))];
-        assert_eq!(net(&steps), [(Some(row(1, 1)), None), (None, Some(row(1, 2)))]);
+        assert_eq!(net(&steps), [NetChange::gone(&row(1, 1)), NetChange::come(&row(1, 2))]);
     }
 }
