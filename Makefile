@@ -129,6 +129,11 @@ nemeses: build venv ## Kill, pause, cut off and empty nodes under load, and judg
 upgrade: build venv jar ## Upgrade a running cluster node by node under load; FROM=the binary of the release before
 	$(PYTHON) tests/upgrade.py --from $(FROM) --isobar $(ISOBAR)
 
+APPLICATIONS ?=
+.PHONY: applications
+applications: build venv ## Install, migrate and use real applications on MariaDB and here; APPLICATIONS=names, all without
+	$(PYTHON) tests/applications/run.py --isobar $(ISOBAR) --applications $(APPLICATIONS)
+
 .PHONY: answers
 answers: build venv ## Ask two binaries every statement of every script, and print what differs; FROM=the other binary
 	$(PYTHON) tests/answers.py --from $(FROM) --isobar $(ISOBAR)

@@ -20,6 +20,7 @@ mod query_watch;
 mod redundant;
 mod resource_groups;
 mod show;
+mod type_names;
 mod unsupported_syntax;
 mod view;
 mod words;
@@ -132,7 +133,8 @@ fn as_written(text: &str, dialect: &Mysql) -> SqlResult<Vec<TokenWithSpan>> {
 }
 
 fn settled(tokens: Vec<TokenWithSpan>, dialect: &Mysql) -> SqlResult<Vec<TokenWithSpan>> {
-    let tokens = as_before_query(redundant::remove(lock_in_share_mode(tokens))?);
+    let tokens = type_names::settle(redundant::remove(lock_in_share_mode(tokens))?);
+    let tokens = as_before_query(tokens);
     let mut tokens = lists::joined(table_as_select(tokens));
     tokens = as_of::before_alias(tokens, dialect)?;
     words::settle(&mut tokens, dialect)?;
@@ -386,6 +388,9 @@ fn statement(parser: &mut Parser) -> SqlResult<Stmt> {
                 "DROP" => view::drop_views(parser),
                 _ => view::put_view(parser),
             },
+            Some(object) if first == "DROP" && ABSENT.contains(&object.as_str()) => {
+                drop_absent(parser, object)
+            }
             Some(object) => Err(unsupported(format!("{first} {object}"))),
             None => standard(parser),
         },
@@ -394,6 +399,16 @@ fn statement(parser: &mut Parser) -> SqlResult<Stmt> {
             None => standard(parser),
         },
     }
+}
+
+/// Kinds of objects of which there are none, and which scripts drop before they make them.
+const ABSENT: [&str; 4] = ["TRIGGER", "PROCEDURE", "FUNCTION", "EVENT"];
+
+/// DROP TRIGGER [IF EXISTS] name, and its kin.
+fn drop_absent(parser: &mut Parser, kind: String) -> SqlResult<Stmt> {
+    expect(parser, &["DROP", &kind])?;
+    let if_exists = take(parser, &["IF", "EXISTS"]);
+    Ok(Stmt::DropAbsent { kind, name: object(parser)?, if_exists })
 }
 
 /// DO expression, …

@@ -201,6 +201,15 @@ pub enum Stmt {
         /// IF NOT EXISTS.
         if_not_exists: bool,
     },
+    /// DROP TRIGGER, PROCEDURE, FUNCTION or EVENT: there is none to drop.
+    DropAbsent {
+        /// TRIGGER, PROCEDURE, FUNCTION or EVENT.
+        kind: String,
+        /// Its name.
+        name: ObjectName,
+        /// IF EXISTS.
+        if_exists: bool,
+    },
     /// DROP DATABASE.
     DropDatabase {
         /// Name.

@@ -7,7 +7,7 @@ use sqlparser::ast::{
     CommentDef, CreateTable, CreateTableOptions, Expr, HiveDistributionStyle, SqlOption,
 };
 use values::error::{
-    SqlError, SqlResult, column_comment_too_long, no_engine, option_ignored, syntax,
+    SqlError, SqlResult, column_comment_too_long, no_engine, option_ignored, other_engine, syntax,
     table_comment_too_long, unsupported,
 };
 
@@ -41,7 +41,7 @@ enum Does {
     Charset,
     /// It names a collation: bytes or nothing.
     Collation,
-    /// It names a storage engine: there is one.
+    /// It names a storage engine: there is one, in whose place others are known.
     Engine,
     /// It says how InnoDB or another engine stores rows; what they mean stays the same.
     Physical,
@@ -86,17 +86,30 @@ const OPTIONS: &[(&str, Does)] = &[
     ("UNION", Does::Refused),
 ];
 
-/// MySQL's other storage engines: known, and not to be had.
-const ENGINES: [&str; 9] = [
+/// Other storage engines of MySQL and MariaDB: a table of one of them is stored as any other, as where MySQL is built without
+/// the engine.
+const ENGINES: [&str; 21] = [
     "ARCHIVE",
+    "ARIA",
+    "BDB",
+    "BERKELEYDB",
     "BLACKHOLE",
+    "COLUMNSTORE",
+    "CONNECT",
     "CSV",
     "EXAMPLE",
     "FEDERATED",
+    "HEAP",
+    "MARIA",
     "MEMORY",
     "MERGE",
+    "MRG_MYISAM",
     "MYISAM",
+    "NDB",
     "NDBCLUSTER",
+    "ROCKSDB",
+    "SPIDER",
+    "TOKUDB",
 ];
 
 /// Whether a word, or two, begins an option that has a value of one word, number or text.
@@ -123,7 +136,7 @@ pub fn treated(name: &str, value: &str, table: &str) -> SqlResult<Treated> {
         }
         Does::Engine if value.eq_ignore_ascii_case("InnoDB") => Treated::Nothing,
         Does::Engine if ENGINES.iter().any(|known| value.eq_ignore_ascii_case(known)) => {
-            return Err(unsupported(format!("ENGINE = {value} (InnoDB, or leave it out)")));
+            Treated::Warning(other_engine(table))
         }
         Does::Engine => {
             return Err(no_engine(value));
@@ -246,7 +259,10 @@ mod tests {
             }
         }
         assert_eq!(treated("ENGINE", "nosuch", "t").unwrap_err().code, 1286);
-        assert_eq!(treated("ENGINE", "memory", "t").unwrap_err().code, 1235);
+        let Ok(Treated::Warning(warning)) = treated("ENGINE", "memory", "t") else {
+            panic!("an engine that is known")
+        };
+        assert_eq!(warning.code, 1266);
         assert_eq!(treated("NOSUCH", "x", "t").unwrap_err().code, 1235);
         let long = "x".repeat(MAX_TABLE_COMMENT + 1);
         assert_eq!(treated("COMMENT", &long, "t").unwrap_err().code, 1628);

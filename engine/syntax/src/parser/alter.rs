@@ -12,6 +12,7 @@ use sqlparser::tokenizer::Token;
 use values::error::{SqlResult, unsupported};
 
 use super::{expect, name, number, object, peek_word, refused, take, unexpected};
+use crate::names::parts;
 use crate::statement::{Alter, Position, Stmt};
 use crate::table_options;
 
@@ -30,7 +31,7 @@ pub fn alter_table(parser: &mut Parser) -> SqlResult<Stmt> {
                 actions.push(Alter::AddIndex(index));
                 false
             }
-            None => action(parser, &mut actions)?,
+            None => action(parser, &called(&table), &mut actions)?,
         };
         match parser.peek_token().token {
             Token::Comma => _ = parser.next_token(),
@@ -157,7 +158,7 @@ fn key_part(parser: &mut Parser) -> SqlResult<IndexColumn> {
 }
 
 /// One action; whether it is an option of the table.
-fn action(parser: &mut Parser, actions: &mut Vec<Alter>) -> SqlResult<bool> {
+fn action(parser: &mut Parser, table: &str, actions: &mut Vec<Alter>) -> SqlResult<bool> {
     let word = peek_word(parser, 0).unwrap_or_default();
     match word.as_str() {
         "ADD" => {
@@ -188,7 +189,7 @@ fn action(parser: &mut Parser, actions: &mut Vec<Alter>) -> SqlResult<bool> {
             parser.next_token();
             actions.push(rename(parser)?);
         }
-        _ => return option(parser, actions).map(|()| true),
+        _ => return option(parser, table, actions).map(|()| true),
     }
     Ok(false)
 }
@@ -339,6 +340,11 @@ fn rename(parser: &mut Parser) -> SqlResult<Alter> {
     Ok(Alter::RenameTable(object(parser)?))
 }
 
+/// A table's name without its database.
+fn called(table: &ObjectName) -> String {
+    parts(table).pop().unwrap_or_default()
+}
+
 /// A definition of a column, up to its place.
 fn column(parser: &mut Parser) -> SqlResult<ColumnDef> {
     parser.parse_column_def().map_err(|error| refused(&error))
@@ -355,15 +361,15 @@ fn position(parser: &mut Parser) -> SqlResult<Position> {
 }
 
 /// An option of the table that may be given anew.
-fn option(parser: &mut Parser, actions: &mut Vec<Alter>) -> SqlResult<()> {
+fn option(parser: &mut Parser, table: &str, actions: &mut Vec<Alter>) -> SqlResult<()> {
     if take(parser, &["CONVERT", "TO"]) {
-        return charset(parser, actions);
+        return charset(parser, table, actions);
     }
     _ = take(parser, &["DEFAULT"]);
     let word = peek_word(parser, 0).unwrap_or_default();
     let both = format!("{word} {}", peek_word(parser, 1).unwrap_or_default());
     match (word.as_str(), both.as_str()) {
-        ("CHARSET", _) | (_, "CHARACTER SET") => charset(parser, actions),
+        ("CHARSET", _) | (_, "CHARACTER SET") => charset(parser, table, actions),
         // How the change is carried out is ours, and it never keeps writers out.
         ("LOCK" | "ALGORITHM", _) => {
             parser.next_token();
@@ -379,12 +385,12 @@ fn option(parser: &mut Parser, actions: &mut Vec<Alter>) -> SqlResult<()> {
             parser.next_token();
             parser.next_token();
             let value = value(parser)?;
-            treat(both, &value, actions)
+            treat((both, &value), table, actions)
         }
         (one, _) if table_options::is_option(one) => {
             parser.next_token();
             let value = value(parser)?;
-            treat(one, &value, actions)
+            treat((one, &value), table, actions)
         }
         ("", _) => Err(unexpected(&parser.peek_token(), "an action")),
         (_, both) => Err(unsupported(format!("ALTER TABLE … {}", both.trim_end()))),
@@ -392,15 +398,15 @@ fn option(parser: &mut Parser, actions: &mut Vec<Alter>) -> SqlResult<()> {
 }
 
 /// {CHARSET | CHARACTER SET} [=] name [COLLATE [=] name]
-fn charset(parser: &mut Parser, actions: &mut Vec<Alter>) -> SqlResult<()> {
+fn charset(parser: &mut Parser, table: &str, actions: &mut Vec<Alter>) -> SqlResult<()> {
     if !take(parser, &["CHARSET"]) {
         expect(parser, &["CHARACTER", "SET"])?;
     }
     let named = value(parser)?;
-    treat("CHARSET", &named, actions)?;
+    treat(("CHARSET", &named), table, actions)?;
     if take(parser, &["COLLATE"]) {
         let named = value(parser)?;
-        treat("COLLATE", &named, actions)?;
+        treat(("COLLATE", &named), table, actions)?;
     }
     Ok(())
 }
@@ -417,8 +423,8 @@ fn value(parser: &mut Parser) -> SqlResult<String> {
     }
 }
 
-fn treat(name: &str, value: &str, actions: &mut Vec<Alter>) -> SqlResult<()> {
-    match table_options::treated(name, value, "")? {
+fn treat((name, value): (&str, &str), table: &str, actions: &mut Vec<Alter>) -> SqlResult<()> {
+    match table_options::treated(name, value, table)? {
         table_options::Treated::Comment(text) => actions.push(Alter::Comment(text)),
         table_options::Treated::Number(number) => actions.push(Alter::Number(number)),
         table_options::Treated::Warning(warning) => actions.push(Alter::Warning(warning)),

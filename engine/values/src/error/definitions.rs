@@ -152,6 +152,8 @@ super::errors! {
     stored_as_utf8mb4(charset) = 3719 "HY000" "'{charset}' is stored as utf8mb4";
     /// The warning of an option that says how to store a table.
     option_ignored(option) = 1478 "HY000" "Table storage engine 'InnoDB' does not support the create option '{option}'";
+    /// The warning of a table of another storage engine.
+    other_engine(table) = 1266 "HY000" "Using storage engine InnoDB for table '{table}'";
     /// The warning of a table that was not filled and could not be dropped.
     may_still_be_there(table, why) = 1105 "HY000" "table {table} may still be there, empty: {why}";
     /// The warning of a table with fewer rows than places to cut it.

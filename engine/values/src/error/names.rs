@@ -64,6 +64,14 @@ super::errors! {
 
     /// A function that is not there.
     no_function(name) = NO_FUNCTION: 1305 "42000" "FUNCTION {name} does not exist";
+    /// A procedure or function that is to be dropped: there are none.
+    no_routine(kind, database, name) = 1305 "42000" "{kind} {database}.{name} does not exist";
+    /// A trigger that is to be dropped: there are none.
+    no_trigger() = 1360 "HY000" "Trigger does not exist";
+    /// An event that is to be dropped: there are none.
+    no_event(name) = 1539 "HY000" "Unknown event '{name}'";
+    /// The note of an event that is to be dropped if there is one.
+    no_event_there(name) = 1305 "42000" "Event {name} does not exist";
     /// A savepoint that the transaction has not.
     no_savepoint(name) = 1305 "42000" "SAVEPOINT {name} does not exist";
     /// A window that the SELECT does not define.

@@ -14,8 +14,8 @@ use tokio_util::sync::CancellationToken;
 use types::{Error, Index, IndexId, IndexState, Table, key, row};
 use values::error::{
     SqlError, SqlResult, TABLE_EXISTS, cannot_drop, cannot_drop_database, fewer_regions,
-    index_dropped_meanwhile, interrupted, no_database, too_many_replicas, unknown_tables,
-    unsupported, wrong_region_count,
+    index_dropped_meanwhile, interrupted, no_database, no_event, no_event_there, no_routine,
+    no_trigger, too_many_replicas, unknown_tables, unsupported, wrong_region_count,
 };
 
 use super::checks;
@@ -68,6 +68,7 @@ impl Session {
                 let actions = self.by_kind(&table, actions).await?;
                 self.alter_as(&table, &actions, cancel).await
             }
+            Stmt::DropAbsent { kind, name, if_exists } => self.drop_absent(&kind, &name, if_exists),
             Stmt::PutView(view) => self.put_view(*view).await,
             Stmt::DropViews { names, if_exists } => self.drop_views(&names, if_exists).await,
             Stmt::Truncate(table) => self.truncate(&table).await,
@@ -213,6 +214,22 @@ impl Session {
         }
         self.drop_all(known).await?;
         self.dropped(&unknown, if_exists)
+    }
+
+    /// DROP of what there is none of: an error, or a note.
+    fn drop_absent(&mut self, kind: &str, name: &ObjectName, if_exists: bool) -> SqlResult<Reply> {
+        let (database, name) = definitions::spelled(name, self.variables.database())?;
+        let error = match kind {
+            "TRIGGER" => no_trigger(),
+            "EVENT" if if_exists => no_event_there(name),
+            "EVENT" => no_event(name),
+            _ => no_routine(kind, database, name),
+        };
+        if if_exists {
+            self.note(error);
+            return Ok(done());
+        }
+        Err(error)
     }
 
     /// The end of a DROP of several names, of which these were not there: error 1051, or a note.

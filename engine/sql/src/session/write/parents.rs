@@ -59,10 +59,12 @@ impl<'c> Referring<'c> {
         self.positions.iter().map(value).collect()
     }
 
-    /// Whether a change gives a row a parent that it had not before.
+    /// Whether a change gives a row a parent that it had not before, or the row another key: as in InnoDB, it counts as a new
+    /// one then.
     fn is_new(&self, change: &NetChange) -> bool {
         let (Some(before), Some(after)) = (&change.before, &change.after) else { return true };
-        self.positions.iter().any(|at| before.get(*at) != after.get(*at))
+        let mut deciding = self.positions.iter().copied().chain(self.child.key_positions());
+        deciding.any(|at| before.get(at) != after.get(at))
     }
 
     /// The key of the parent's that a row refers to.
