@@ -3,7 +3,7 @@
     make applications APPLICATIONS="django knex"
 
 Each folder here is an application: what it is installed from (`requirements.txt` or `package.json`) and its steps
-(`steps.py` or `steps.mjs`), which print what each of them gave. The same steps run against both servers; after the first
+(`application.py` or `application.mjs`), which print what each of them gave. The same steps run against both servers; after the first
 part of them the server is restarted. An application is whole when every step gives what it gives on MariaDB, and all
 tables hold the same but for columns that it names as its own affair (times, random keys).
 
@@ -28,6 +28,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 HERE = Path(__file__).resolve().parent
+SHARED = HERE / "shared"
 sys.path.insert(0, str(HERE.parents[1] / "examples/quickstart"))
 from playground import Playground, free_port_base  # noqa: E402
 
@@ -107,7 +108,7 @@ def installed(application: Path, cache: Path) -> list[str]:
             venv.create(home, with_pip=True)
             subprocess.run([python, "-m", "pip", "install", "-q", "-r", requirements], **options)
             done.touch()
-        return [str(python), str(application / "steps.py")]
+        return [str(python), str(application / "application.py")]
     if not done.exists():
         shutil.rmtree(home, ignore_errors=True)
         home.mkdir(parents=True)
@@ -115,14 +116,14 @@ def installed(application: Path, cache: Path) -> list[str]:
         subprocess.run(["npm", "install", "--silent", "--no-audit", "--no-fund"], cwd=home, **options)
         done.touch()
     # Modules are found above the file that asks for them.
-    for file in (application / "steps.mjs", HERE / "steps.mjs"):
-        shutil.copy(file, home / ("own.mjs" if file.parent != HERE else "steps.mjs"))
-    return ["node", str(home / "own.mjs")]
+    for file in (application / "application.mjs", SHARED / "steps.mjs"):
+        shutil.copy(file, home)
+    return ["node", str(home / "application.mjs")]
 
 
 def steps(command: list[str], phase: str, port: int) -> dict[str, dict]:
     """What each step of a phase gave."""
-    environment = {**os.environ, "PORT": str(port), "DATABASE": DATABASE, "PYTHONPATH": str(HERE)}
+    environment = {**os.environ, "PORT": str(port), "DATABASE": DATABASE, "PYTHONPATH": str(SHARED)}
     try:
         run = subprocess.run(
             [*command, phase], env=environment, capture_output=True, text=True, timeout=MOST_SECONDS[phase],
@@ -149,7 +150,7 @@ def tables(port: int, ignored: list[str]) -> dict[str, list]:
     with connect(port) as connection, connection.cursor() as cursor:
         cursor.execute(
             "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = %s "
-            "ORDER BY table_name, ordinal_position", DATABASE,
+            "ORDER BY table_name, ordinal_position", (DATABASE,),
         )  # fmt: skip
         columns: dict[str, list[str]] = {}
         for table, column in cursor.fetchall():
@@ -213,7 +214,7 @@ def tested(application: Path, options: argparse.Namespace) -> dict:
 
 
 def main() -> None:
-    every = sorted(folder.parent.name for folder in HERE.glob("*/steps.*"))
+    every = sorted(folder.parent.name for folder in HERE.glob("*/application.*"))
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
     add("--isobar", type=Path, required=True, help="the binary")

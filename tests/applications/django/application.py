@@ -1,8 +1,6 @@
 """Django with its own packages: accounts, permissions, sessions, sites, flat pages, and models with every kind of key."""
 
 import datetime
-import sys
-import types
 
 import pymysql
 
@@ -33,10 +31,6 @@ settings.configure(
     MIGRATION_MODULES={"shop": None},
 )  # fmt: skip
 
-# An application of our own, as a module that is no file.
-shop = types.ModuleType("shop")
-shop.__path__, shop.__file__ = [], __file__
-sys.modules["shop"] = shop
 django.setup()
 
 from django.contrib.auth.models import Group, Permission, User  # noqa: E402
@@ -45,39 +39,9 @@ from django.contrib.flatpages.models import FlatPage  # noqa: E402
 from django.contrib.sessions.backends.db import SessionStore  # noqa: E402
 from django.core.management import call_command  # noqa: E402
 from django.db import IntegrityError, connection, models, transaction  # noqa: E402
-from django.db.models import Avg, Count, Exists, F, OuterRef, Q, Subquery, Sum, Window  # noqa: E402
+from django.db.models import Avg, Count, Exists, F, OuterRef, Subquery, Sum, Window  # noqa: E402
 from django.db.models.functions import Lower, RowNumber, TruncMonth  # noqa: E402
-
-
-class Maker(models.Model):
-    name = models.CharField(max_length=40, unique=True)
-
-    class Meta:
-        app_label = "shop"
-
-
-class Tag(models.Model):
-    word = models.CharField(max_length=20)
-
-    class Meta:
-        app_label = "shop"
-
-
-class Item(models.Model):
-    maker = models.ForeignKey(Maker, on_delete=models.CASCADE)
-    parent = models.ForeignKey("self", null=True, on_delete=models.SET_NULL)
-    title = models.CharField(max_length=80)
-    price = models.DecimalField(max_digits=8, decimal_places=2, default=0)
-    details = models.JSONField(default=dict)
-    sold = models.DateField(null=True)
-    tags = models.ManyToManyField(Tag)
-
-    class Meta:
-        app_label = "shop"
-        constraints = [
-            models.UniqueConstraint(fields=["maker", "title"], name="one_title_of_a_maker"),
-            models.CheckConstraint(condition=Q(price__gte=0), name="no_negative_price"),
-        ]
+from shop.models import Item, Maker, Tag  # noqa: E402
 
 
 @step
@@ -117,10 +81,10 @@ def refuses_a_second_user_of_a_name():
 
 @step
 def keeps_a_session():
-    session = SessionStore(session_key="k" * 32)
+    session = SessionStore()
     session["cart"] = [1, 2]
-    session.save(must_create=True)
-    return SessionStore(session_key="k" * 32)["cart"]
+    session.create()
+    return SessionStore(session_key=session.session_key)["cart"]
 
 
 @step

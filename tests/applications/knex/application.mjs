@@ -6,14 +6,14 @@ import { afterRestart, run, server, step } from "./steps.mjs";
 const knex = knexOf({ client: "mysql2", connection: server, pool: { min: 0, max: 4 } });
 
 const migrations = [
-  ["first", async (schema) => {
-    await schema.createTable("author", (t) => {
+  ["first", async (db) => {
+    await db.schema.createTable("author", (t) => {
       t.increments("id");
       t.string("name", 60).notNullable().unique();
       t.json("about");
       t.timestamps(true, true);
     });
-    await schema.createTable("book", (t) => {
+    await db.schema.createTable("book", (t) => {
       t.increments("id");
       t.integer("author_id").unsigned().notNullable().references("author.id").onDelete("CASCADE").onUpdate("CASCADE");
       t.string("title", 120).notNullable().index();
@@ -22,13 +22,13 @@ const migrations = [
       t.unique(["author_id", "title"]);
     });
   }],
-  ["second", async (schema) => {
-    await schema.alterTable("book", (t) => {
+  ["second", async (db) => {
+    await db.schema.alterTable("book", (t) => {
       t.date("printed");
       t.string("title", 200).notNullable().alter();
       t.renameColumn("kind", "genre");
     });
-    await schema.createTable("loan", (t) => {
+    await db.schema.createTable("loan", (t) => {
       t.bigIncrements("id");
       t.integer("book_id").unsigned().references("id").inTable("book").onDelete("SET NULL");
       t.string("reader", 40);
@@ -39,7 +39,7 @@ const migrations = [
 const migrationSource = {
   getMigrations: async () => migrations,
   getMigrationName: ([name]) => name,
-  getMigration: async ([, up]) => ({ up: (db) => up(db.schema), down: async () => {} }),
+  getMigration: async ([, up]) => ({ up, down: async () => {} }),
 };
 
 step("migrates", async () => (await knex.migrate.latest({ migrationSource }))[1]);

@@ -1,0 +1,1 @@
+"""A shop: an application of Django's with every kind of key."""
