@@ -1,16 +1,13 @@
-//! Bytes in other clothes: SHA1, SHA2, FROM_BASE64, CHAR, EXPORT_SET, WEIGHT_STRING, UUIDs and
-//! addresses of IPv4; and COERCIBILITY.
+//! Bytes in other clothes: SHA1, SHA2, FROM_BASE64, CHAR, EXPORT_SET, WEIGHT_STRING and UUIDs; and COERCIBILITY.
 //!
 //! Nothing here may look at bytes as characters unless it says so.
 
-use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, BinaryArray, BooleanArray, Int64Array, StringArray};
 use arrow::datatypes::DataType;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use datafusion::common::{Result, ScalarValue};
 use rand::RngCore;
 use sha1::{Digest, Sha1};
 use sha2::{Sha224, Sha256, Sha384, Sha512};
@@ -18,7 +15,7 @@ use values::error::{SqlResult, incorrect_for_function};
 
 use super::convert::{to_bits, to_bytes, to_i64, to_strings};
 use super::kinds::{is_binary, is_string};
-use super::{Function, text, truth, whole};
+use super::{Function, binary, text, truth, whole};
 
 /// The functions.
 pub const FUNCTIONS: &[Function] = &[
@@ -33,14 +30,6 @@ pub const FUNCTIONS: &[Function] = &[
     Function::new("mysql_char", 1..=999, binary, |a, _| Ok(Arc::new(char_bytes(a)?))),
     Function::new("mysql_char_text", 1..=1, text, char_text),
     Function::new("mysql_export_set", 3..=5, text, export_set),
-    Function::new("mysql_inet_aton", 1..=1, whole, inet_aton),
-    Function::new("mysql_inet_ntoa", 1..=1, text, inet_ntoa),
-    Function::new("mysql_is_ipv4", 1..=1, truth, |a, _| {
-        let texts = to_strings(&a[0])?;
-        // Not NULL of NULL.
-        let known = texts.iter().map(|text| Some(text.is_some_and(is_ipv4)));
-        Ok(Arc::new(known.collect::<BooleanArray>()))
-    }),
     Function {
         volatile: true,
         ..Function::new("mysql_uuid", 0..=0, text, |a, _| {
@@ -65,10 +54,6 @@ pub const FUNCTIONS: &[Function] = &[
     Function::new("mysql_weight_string", 1..=1, binary, weight_string),
     Function::new("mysql_coercibility", 2..=2, whole, coercibility),
 ];
-
-fn binary(_: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataType> {
-    Ok(DataType::Binary)
-}
 
 fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -185,32 +170,6 @@ fn export_set(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
             Some(words.collect::<Vec<_>>().join(separator))
         });
     Ok(Arc::new(rows.collect::<StringArray>()))
-}
-
-fn is_ipv4(text: &str) -> bool {
-    text.parse::<Ipv4Addr>().is_ok()
-}
-
-/// INET_ATON also reads shortened addresses: 127.1 is 127.0.0.1.
-fn inet_aton(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
-    let number = |text: &str| {
-        let parts: Vec<u8> =
-            text.split('.').map(|part| part.parse().ok()).collect::<Option<_>>()?;
-        let (last, front) = parts.split_last()?;
-        if front.len() > 3 {
-            return None;
-        }
-        let shifted = front.iter().zip([24, 16, 8]).map(|(part, by)| i64::from(*part) << by);
-        Some(shifted.sum::<i64>() + i64::from(*last))
-    };
-    let texts = to_strings(&args[0])?;
-    Ok(Arc::new(texts.iter().map(|text| number(text?)).collect::<Int64Array>()))
-}
-
-fn inet_ntoa(args: &[ArrayRef], _: &DataType) -> SqlResult<ArrayRef> {
-    let address = |n: i64| u32::try_from(n).ok().map(|n| Ipv4Addr::from(n).to_string());
-    let numbers = to_i64(&args[0])?;
-    Ok(Arc::new(numbers.iter().map(|n| address(n?)).collect::<StringArray>()))
 }
 
 fn uuid_text(bytes: &[u8]) -> String {

@@ -18,6 +18,7 @@ use values::error::{SqlResult, external};
 
 use crate::warnings::ExprWarnings;
 
+pub mod addresses;
 pub mod arithmetic;
 mod bytes;
 pub mod cast;
@@ -201,12 +202,13 @@ impl ScalarUDFImpl for Udf {
 
 /// Every function, for a session's registry.
 pub fn all() -> Vec<Arc<ScalarUDF>> {
-    let lists: [&'static [Function]; 16] = [
+    let lists: [&'static [Function]; 17] = [
         arithmetic::FUNCTIONS,
         cast::FUNCTIONS,
         clock::FUNCTIONS,
         control::FUNCTIONS,
         digest::FUNCTIONS,
+        addresses::FUNCTIONS,
         encoding::FUNCTIONS,
         json::FUNCTIONS,
         json_changes::FUNCTIONS,
@@ -241,6 +243,11 @@ pub fn named(name: &str) -> Option<Arc<ScalarUDF>> {
 /// Returns: text.
 pub fn text(_: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataType> {
     Ok(DataType::Utf8)
+}
+
+/// Returns: bytes.
+pub fn binary(_: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataType> {
+    Ok(DataType::Binary)
 }
 
 /// Returns: a whole number.

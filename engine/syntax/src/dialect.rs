@@ -145,9 +145,9 @@ impl Dialect for Mysql {
         BASE.is_table_factor_alias(explicit, kw, parser)
     }
 
-    /// `SELECT 1 ON DUPLICATE KEY UPDATE` names no column ON.
+    /// `SELECT 1 ON DUPLICATE KEY UPDATE` names no column ON, and `SELECT 1 FOR UPDATE` none FOR.
     fn is_column_alias(&self, kw: &Keyword, parser: &mut Parser) -> bool {
-        *kw != Keyword::ON && BASE.is_column_alias(kw, parser)
+        ![Keyword::ON, Keyword::FOR].contains(kw) && BASE.is_column_alias(kw, parser)
     }
 
     fn supports_string_literal_backslash_escape(&self) -> bool {

@@ -31,7 +31,7 @@ use labels::Labels;
 use sqlparser::ast::{ObjectType, Statement};
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
-use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
+use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Whitespace};
 use values::error::{
     SYNTAX, SqlError, SqlResult, empty_query, statement_too_long, syntax, unsupported,
 };
@@ -94,6 +94,10 @@ fn read(sql: &str, dialect: &Mysql) -> SqlResult<(Stmt, Labels)> {
     let text = comments::opened(sql, dialect);
     let tokens = as_written(&text, dialect)?;
     let labels = Labels::of(&text, &tokens);
+    if says_nothing(&tokens) && (text != sql || tokens.iter().any(|token| is_comment(&token.token)))
+    {
+        return Ok((Stmt::Nothing, labels));
+    }
     let mut tokens = settled(tokens, dialect)?;
     let into = prepared::take_into(&mut tokens);
     let mut parser = parser_of(tokens, dialect);
@@ -104,6 +108,21 @@ fn read(sql: &str, dialect: &Mysql) -> SqlResult<(Stmt, Labels)> {
         Stmt::Query(query) => Ok((Stmt::SelectInto(query, into), labels)),
         _ => Err(unsupported("INTO variables in a statement of this form")),
     }
+}
+
+/// Whether there is nothing but blanks, comments and ends of statements.
+fn says_nothing(tokens: &[TokenWithSpan]) -> bool {
+    tokens
+        .iter()
+        .all(|token| matches!(token.token, Token::Whitespace(_) | Token::SemiColon | Token::EOF))
+}
+
+/// A statement of comments alone is none, but no error either.
+fn is_comment(token: &Token) -> bool {
+    matches!(
+        token,
+        Token::Whitespace(Whitespace::SingleLineComment { .. } | Whitespace::MultiLineComment(_))
+    )
 }
 
 fn parser<'a>(sql: &str, dialect: &'a Mysql) -> SqlResult<Parser<'a>> {

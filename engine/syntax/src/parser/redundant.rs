@@ -1,4 +1,4 @@
-//! Redundant words that sqlparser does not know: CLUSTERED behind a primary key,
+//! Redundant words that sqlparser does not know: CLUSTERED behind a primary key, USING BTREE before its columns,
 //! BINARY behind the type of a column of texts, the character set in a CAST, the braces of ODBC's `{OJ … }`, `.*`
 //! behind the tables of a DELETE. They are removed before it parses.
 //!
@@ -36,7 +36,7 @@ const SIZED: [&str; 4] = ["CHAR", "VARCHAR", "TEXT", "ENUM"];
 pub(super) fn remove(mut tokens: Vec<TokenWithSpan>) -> SqlResult<Vec<TokenWithSpan>> {
     let concerned = |token: &TokenWithSpan| {
         token.token == Token::LBrace
-            || ["BINARY", "CLUSTERED", "CHARACTER", "CHARSET"]
+            || ["BINARY", "CLUSTERED", "CHARACTER", "CHARSET", "USING"]
                 .iter()
                 .any(|word| is(&token.token, word))
     };
@@ -92,6 +92,10 @@ fn to_go(tokens: &[TokenWithSpan], mut deletes: bool) -> SqlResult<BTreeSet<usiz
                     gone.insert(*at);
                 }
             }
+            // How a primary key is kept is said behind it as well as before it.
+            found if is(found, "USING") && defines && behind_primary(nth, &word) => {
+                gone.extend(solid.iter().skip(nth).take(2).copied());
+            }
             found if is(found, "CLUSTERED") && (behind_key || just_closed == Opened::Key) => {
                 gone.insert(*at);
             }
@@ -117,6 +121,15 @@ fn to_go(tokens: &[TokenWithSpan], mut deletes: bool) -> SqlResult<BTreeSet<usiz
         }
     }
     Ok(gone)
+}
+
+/// Whether USING and its word stand right behind PRIMARY KEY, or its name, and before the key's columns.
+fn behind_primary(nth: usize, word: &impl Fn(Option<usize>, &str) -> bool) -> bool {
+    let key = |back: usize| {
+        word(nth.checked_sub(back), "KEY") && word(nth.checked_sub(back + 1), "PRIMARY")
+    };
+    let kind = ["BTREE", "HASH"].iter().any(|kind| word(Some(nth + 1), kind));
+    kind && (key(1) || key(2))
 }
 
 /// Whether BINARY is an attribute of a type, by the tokens so many before it.

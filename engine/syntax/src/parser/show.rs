@@ -73,6 +73,11 @@ pub fn show(parser: &mut Parser) -> SqlResult<Stmt> {
             of_database(parser)?;
             ShowKind::Empty(word)
         }
+        ("OPEN", "TABLES") => {
+            parser.next_token();
+            of_database(parser)?;
+            ShowKind::Empty("OPEN TABLES".into())
+        }
         ("PROCEDURE" | "FUNCTION", "STATUS") => {
             parser.next_token();
             ShowKind::Empty(format!("{word} STATUS"))

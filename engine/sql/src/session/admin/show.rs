@@ -309,6 +309,7 @@ impl Session {
 fn columns_of_none(of: &str) -> &'static [&'static str] {
     match of {
         "PLUGINS" => &["Name", "Status", "Type", "Library", "License"],
+        "OPEN TABLES" => &["Database", "Table", "#In_use", "#Name_locked"],
         "PRIVILEGES" => &["Privilege", "Context", "Comment"],
         "PROFILES" => &["#Query_ID", "Duration", "Query"],
         "TRIGGERS" => &[
