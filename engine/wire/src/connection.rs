@@ -304,8 +304,8 @@ impl Connection {
             return Ok(());
         }
         if pieces.is_empty() {
-            // The engine knows best what to say to nothing.
-            pieces.push(b"");
+            // The engine knows best what to say to nothing, or to comments alone.
+            pieces.push(text.strip_suffix(b"\0").unwrap_or(text));
         }
         let last = pieces.len() - 1;
         for (position, sql) in pieces.into_iter().enumerate() {

@@ -185,12 +185,10 @@ mod tests {
             "CREATE TABLE text (a INT)",
             "CREATE TABLE serial AS SELECT a serial, b fixed FROM t nchar",
         ] {
-            assert_eq!(
-                parse_sql(same).unwrap().to_string().to_uppercase().contains("MEDIUM"),
-                false
-            );
-            assert!(!parse_sql(same).unwrap().to_string().contains("DECIMAL"), "{same}");
-            assert!(!parse_sql(same).unwrap().to_string().contains("BIGINT"), "{same}");
+            let read = parse_sql(same).unwrap().to_string();
+            for other in ["MEDIUM", "DECIMAL", "BIGINT"] {
+                assert!(!read.contains(other), "{same}: {read}");
+            }
         }
     }
 }
