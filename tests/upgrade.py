@@ -178,7 +178,7 @@ def main() -> int:
     parser.add_argument("--from", dest="old", type=Path, required=True, help="the binary of the release before")
     parser.add_argument("--isobar", dest="new", type=Path, required=True, help="the binary to upgrade to")
     parser.add_argument("--jar", type=Path, default=JAR, help="the Spark connector's runtime jar")
-    parser.add_argument("--version", type=int, default=8, help="the cluster version that the new binary speaks")
+    parser.add_argument("--version", type=int, default=10, help="the cluster version that the new binary speaks")
     options = parser.parse_args()
     with TemporaryDirectory(prefix="isobar-upgrade-") as folder:
         return upgrade(options, Path(folder))
