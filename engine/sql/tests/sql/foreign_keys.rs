@@ -1,17 +1,14 @@
 //! Foreign keys beside other sessions: who waits for whom, and that no row is left without its parent.
 
-use std::time::Duration;
-
 use placement::api::{CatalogChange, KeyChange};
 use sql::engine::Engine;
 use sql::session::Session;
 use storage::Storage;
 use storage::memory::MemoryStorage;
-use tokio::task::JoinHandle;
 use types::{ForeignKey, OnParent};
-use values::error::SqlError;
 
-use super::harness::{done, engine, engine_over, in_database, rows, run};
+use super::harness::{done, engine, engine_over, in_database, rows};
+use super::locking::{all, code, joined, later};
 use super::privileges::session_of;
 
 /// Two sessions over a parent of two rows and a child without any.
@@ -28,36 +25,6 @@ async fn family() -> (Engine, Session, Session) {
     }
     let two = in_database(&engine).await;
     (engine, one, two)
-}
-
-async fn all(session: &mut Session, statements: &[&str]) {
-    for sql in statements {
-        run(session, sql).await.map(|_| ()).unwrap_or_else(|error| panic!("{sql}: {error:?}"));
-    }
-}
-
-async fn code(session: &mut Session, sql: &str) -> u16 {
-    match run(session, sql).await {
-        Ok(_) => panic!("{sql} went through"),
-        Err(error) => error.code,
-    }
-}
-
-type Later = JoinHandle<(Session, Result<(), SqlError>)>;
-
-/// A statement in the background, which must be waiting soon.
-async fn later(mut session: Session, sql: &'static str) -> Later {
-    let task = tokio::spawn(async move {
-        let answer = run(&mut session, sql).await.map(|_| ());
-        (session, answer)
-    });
-    tokio::time::sleep(Duration::from_millis(50)).await;
-    assert!(!task.is_finished(), "{sql} did not wait");
-    task
-}
-
-async fn joined(task: Later) -> (Session, Result<(), SqlError>) {
-    tokio::time::timeout(Duration::from_secs(20), task).await.unwrap().unwrap()
 }
 
 #[tokio::test]

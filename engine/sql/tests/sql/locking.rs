@@ -23,23 +23,26 @@ async fn stock() -> (Engine, Session, Session) {
     (engine, one, two)
 }
 
-async fn all(session: &mut Session, statements: &[&str]) {
+/// Runs statements that must go through.
+pub async fn all(session: &mut Session, statements: &[&str]) {
     for sql in statements {
         run(session, sql).await.map(|_| ()).unwrap_or_else(|error| panic!("{sql}: {error:?}"));
     }
 }
 
-async fn code(session: &mut Session, sql: &str) -> u16 {
+/// The number of the error that a statement must meet.
+pub async fn code(session: &mut Session, sql: &str) -> u16 {
     match run(session, sql).await {
         Ok(_) => panic!("{sql} went through"),
         Err(error) => error.code,
     }
 }
 
-type Later = JoinHandle<(Session, Result<Rows, SqlError>)>;
+/// A statement in the background, with its session.
+pub type Later = JoinHandle<(Session, Result<Rows, SqlError>)>;
 
 /// A statement in the background, which must be waiting soon.
-async fn later(mut session: Session, sql: &'static str) -> Later {
+pub async fn later(mut session: Session, sql: &'static str) -> Later {
     let task = tokio::spawn(async move {
         let answer = run(&mut session, sql).await.map(|answer| match answer {
             Answer::Rows(_, rows) => rows,
@@ -52,7 +55,8 @@ async fn later(mut session: Session, sql: &'static str) -> Later {
     task
 }
 
-async fn joined(task: Later) -> (Session, Result<Rows, SqlError>) {
+/// The end of such a statement.
+pub async fn joined(task: Later) -> (Session, Result<Rows, SqlError>) {
     tokio::time::timeout(Duration::from_secs(20), task).await.unwrap().unwrap()
 }
 
